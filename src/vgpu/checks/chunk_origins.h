@@ -19,6 +19,14 @@ struct Instruction;
 
 class ChunkOrigins {
  public:
+  ChunkOrigins() : chunks_(std::move(spare_chunks())) {}
+  ~ChunkOrigins() {
+    chunks_.clear();
+    if (chunks_.capacity() > spare_chunks().capacity()) spare_chunks() = std::move(chunks_);
+  }
+  ChunkOrigins(const ChunkOrigins&) = delete;
+  ChunkOrigins& operator=(const ChunkOrigins&) = delete;
+
   static constexpr uint32_t kChunkBytes = 16;
   /// A copy that has been carried out.
   struct Box {
@@ -169,6 +177,11 @@ class ChunkOrigins {
     const Instruction* insn = nullptr;
     int warp = -1;
   };
+  /// Of a CTA that the same host thread has run before: fresh pages take longer than to fill them.
+  static std::vector<Chunk>& spare_chunks() {
+    static thread_local std::vector<Chunk> spare;
+    return spare;
+  }
   void find_rectangle(uint64_t allocation, std::vector<uint32_t>& chunks);
   void forget(Chunk& chunk) { let_go(std::exchange(chunk.box, 0), 1); }
   /// From `i` on as long as they are of the same box. Returns where that ends.

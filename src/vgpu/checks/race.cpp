@@ -49,11 +49,6 @@ RaceChecker::RaceChecker(const LaunchContext& launch, int64_t number, std::vecto
 
 // ---- agents
 
-uint32_t RaceChecker::warp_index(const Who& who) const {
-  return static_cast<uint32_t>(static_cast<size_t>(who.cta->rank()) * warps_per_cta_ +
-                               static_cast<size_t>(who.warp));
-}
-
 AgentId RaceChecker::add_agent(const char* unit, uint32_t warp, int flow) {
   agents_.push_back({unit, warp, flow});
   return static_cast<AgentId>(agents_.size() - 1);
@@ -72,10 +67,6 @@ AgentId RaceChecker::barrier_agent(SyncObject& object, uint32_t warp, const char
     if (agents_[agent].warp == warp && std::string_view(agents_[agent].unit) == unit) return agent;
   object.agents.push_back(add_agent(unit, warp, -1));
   return object.agents.back();
-}
-
-Mask RaceChecker::lanes_of(const Who& who) {
-  return who.lanes != 0 ? who.lanes : who.lane < 0 ? kAllLanes : lane_bit(who.lane);
 }
 
 bool RaceChecker::is_whole(const Who& who, Mask lanes) {
@@ -432,14 +423,6 @@ Access RaceChecker::access_of(const Who& who, const View& v, bool writes) const 
   now.set(Access::kWrite, writes);
   now.set(Access::kAsyncProxy, v.is_unit && is_async_proxy(who.origin->completion.by));
   return now;
-}
-
-bool RaceChecker::in_program_order(const View& view, Access earlier, Access now, int byte) {
-  if (earlier.agent() != view.agent) return false;
-  if (view.is_unit) return earlier.clock() == now.clock();
-  // Values that the lanes of one instruction write to the same place are compared when they are stored.
-  return earlier.clock() < view.synced_before || earlier.lane_of(byte) == now.lane_of(byte) ||
-         (earlier.insn() == now.insn() && earlier.clock() == now.clock());
 }
 
 RaceChecker::Excuse RaceChecker::excuse(const View& view, Access earlier, Access now, bool repeats) const {

@@ -230,9 +230,14 @@ class RaceChecker {
     }
   };
 
-  uint32_t warp_index(const Who& who) const;  // in the cluster
+  uint32_t warp_index(const Who& who) const {  // in the cluster
+    return static_cast<uint32_t>(static_cast<size_t>(who.cta->rank()) * warps_per_cta_ +
+                                 static_cast<size_t>(who.warp));
+  }
   WarpState& state(const Who& who) { return warps_[warp_index(who)]; }
-  static Mask lanes_of(const Who& who);
+  static Mask lanes_of(const Who& who) {
+    return who.lanes != 0 ? who.lanes : who.lane < 0 ? kAllLanes : lane_bit(who.lane);
+  }
   /// All lanes of the warp that still run.
   static bool is_whole(const Who& who, Mask lanes);
   /// How much of the warp's own work is ordered before something these lanes do now.
@@ -274,7 +279,13 @@ class RaceChecker {
   static bool repeats_it(const View& view, Access earlier, Access now, bool repeats) {
     return repeats && !view.is_unit && earlier.is_write() && earlier.insn() == now.insn();
   }
-  static bool in_program_order(const View& view, Access earlier, Access now, int byte);
+  static bool in_program_order(const View& view, Access earlier, Access now, int byte) {
+    if (earlier.agent() != view.agent) return false;
+    if (view.is_unit) return earlier.clock() == now.clock();
+    // Values that the lanes of one instruction write to the same place are compared when they are stored.
+    return earlier.clock() < view.synced_before || earlier.lane_of(byte) == now.lane_of(byte) ||
+           (earlier.insn() == now.insn() && earlier.clock() == now.clock());
+  }
   /// Byte by byte.
   static bool all_in_program_order(const View& view, Access earlier, Access now) {
     if (earlier.agent() != view.agent) return false;

@@ -208,42 +208,14 @@ namespace {
 
 enum class Fence : uint8_t { kBefore, kAfter, kAfterProduct };
 
-/// Which fences of tensor memory there are in a program.
-struct TensorFences {
-  TensorFences() = default;
-  explicit TensorFences(const Program& program) : text(program.text), name(program.name) {
-    bool behind_wait = false;  // at an mbarrier, the latest synchronisation in the order of the text
-    // Decoded instructions have no names: their lines do.
-    for (const InstructionInfo& insn : program.info) {
-      if (insn.ptx_line <= 0 || insn.ptx_line > static_cast<int>(text->size())) continue;
-      const std::string& line = (*text)[static_cast<size_t>(insn.ptx_line - 1)];
-      const auto has = [&](const char* words) { return line.find(words) != std::string::npos; };
-      if (has("bar.sync") || has("barrier.sync") || has("barrier.cluster.wait")) behind_wait = false;
-      if (insn.tests) behind_wait = true;
-      before = before || has("tcgen05.fence::before_thread_sync");
-      const bool is_after = has("tcgen05.fence::after_thread_sync");
-      after = after || is_after;
-      after_wait = after_wait || (is_after && behind_wait);
-    }
-  }
-  bool are_of(const Program& program) const { return text == program.text && name == program.name; }
-  bool has(Fence fence) const {
-    return fence == Fence::kBefore ? before : fence == Fence::kAfter ? after : after_wait;
-  }
-
-  std::shared_ptr<const std::vector<std::string>> text;
-  std::string name;
-  bool before = false, after = false, after_wait = false;
-};
-
 /// The rule of the fences of tensor memory, for a finding of a missing one. In practice it is bent by kernels that have none
 /// of that side, as Triton's, or none behind a wait for products, as CUTLASS's; one that has some elsewhere has forgotten this one.
-BentRule fence_rule(const FindingLog& log, const Program& program, Fence missing) {
-  if (!log.is_practical() || program.text == nullptr) return BentRule::kTensorFence;
-  // Kernels that have none ask at each access.
-  static thread_local TensorFences fences;
-  if (!fences.are_of(program)) fences = TensorFences(program);
-  return fences.has(missing) ? BentRule::kNone : BentRule::kTensorFence;
+BentRule fence_rule(const FindingLog& log, const Habits& habits, Fence missing) {
+  if (!log.is_practical()) return BentRule::kTensorFence;
+  const bool has_some = missing == Fence::kBefore  ? habits.some_fence_before
+                        : missing == Fence::kAfter ? habits.some_fence_after
+                                                   : habits.some_fence_after_wait;
+  return has_some ? BentRule::kNone : BentRule::kTensorFence;
 }
 
 }  // namespace
@@ -262,7 +234,7 @@ void RaceChecker::report_tensor(const Who& who, TensorAddress at, uint32_t colum
   // Products are waited for at an mbarrier, whoever does so first.
   const bool of_product = *other.unit != 0;
   const Fence missing = !no_after ? Fence::kBefore : of_product ? Fence::kAfterProduct : Fence::kAfter;
-  const BentRule rule = is_complete       ? fence_rule(*log_, launch_->program, missing)
+  const BentRule rule = is_complete       ? fence_rule(*log_, launch_->program.habits, missing)
                         : bent != nullptr ? bent->rule
                                           : BentRule::kNone;
   Finding* finding = log_->open(is_complete ? FindingKind::kMissingTensorFence : FindingKind::kRace, who,
@@ -297,7 +269,7 @@ void RaceChecker::report_tensor_release(const Who& who, TensorAddress at, uint32
   const Who other = who_did(earlier);
   Finding* finding =
       log_->open(is_complete ? FindingKind::kMissingTensorFence : FindingKind::kRace, who, at.bits(), &other,
-                 is_complete ? fence_rule(*log_, launch_->program, Fence::kBefore) : BentRule::kNone);
+                 is_complete ? fence_rule(*log_, launch_->program.habits, Fence::kBefore) : BentRule::kNone);
   if (finding == nullptr) return;
   finding->message =
       fmt::format("warp {} gives back {}, which {} {} {}", who.warp, columns_text(at, columns),

@@ -31,7 +31,8 @@ struct alignas(64) ShadowTile {
     Access access;
     Cells cells = 0;
   };
-  static constexpr size_t kMost = 21;
+  /// Four warps that read a tile by ldmatrix make 32 accesses.
+  static constexpr size_t kMost = 42;
   Slot slots[kMost];
 
   size_t count() const {
@@ -58,7 +59,7 @@ struct alignas(64) ShadowTile {
   }
   uint32_t group() const { return static_cast<uint32_t>(slots[0].cells); }
 };
-static_assert(sizeof(ShadowTile) == kTileBytes / 2);
+static_assert(sizeof(ShadowTile) == kTileBytes);
 
 /// As if record() had been called for each cell: it takes the last free place first.
 inline void split_tile(const ShadowTile& tile, ShadowCell* cells) {
@@ -242,7 +243,7 @@ class SharedShadow {
   bool empty() const { return tiles_.empty(); }
   void resize(uint32_t bytes) {
     tiles_ = RecycledBlock((bytes + kTileBytes - 1) / kTileBytes * sizeof(ShadowTile));
-    std::memset(tiles_.data(), 0, tiles_.size());  // cells without accesses
+    for (uint64_t at = 0; at < bytes; at += kTileBytes) tile(at).truncate(0);
     groups_ = std::move(spare_groups());
   }
   ShadowTile& tile(uint64_t at) { return reinterpret_cast<ShadowTile*>(tiles_.data())[at / kTileBytes]; }

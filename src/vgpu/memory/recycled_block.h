@@ -19,23 +19,32 @@ class RecycledBlock {
   /// Of any content.
   explicit RecycledBlock(size_t bytes) : bytes_(bytes) {
     Store& kept = store();
-    for (size_t i = kept.blocks.size(); i-- > 0;)
-      if (kept.blocks[i].bytes == bytes) {
-        data_ = kept.take(i);
-        return;
-      }
+    size_t found = kept.blocks.size();
+    for (size_t i = kept.blocks.size(); i-- > 0;) {
+      const size_t size = kept.blocks[i].bytes;
+      if (size < bytes || size > kMostLarger * bytes) continue;
+      if (found == kept.blocks.size() || size < kept.blocks[found].bytes) found = i;
+      if (size == bytes) break;
+    }
+    if (found < kept.blocks.size()) {
+      capacity_ = kept.blocks[found].bytes;
+      data_ = kept.take(found);
+      return;
+    }
+    capacity_ = bytes;
     data_.reset(static_cast<std::byte*>(::operator new (bytes, std::align_val_t{kAlignment})));
   }
   ~RecycledBlock() {
-    if (data_ == nullptr || bytes_ > kLargestKept) return;
+    if (data_ == nullptr || capacity_ > kLargestKept) return;
     Store& kept = store();
-    while (kept.blocks.size() == kMostKept || kept.bytes + bytes_ > kMostBytesKept) kept.take(0);
-    kept.bytes += bytes_;
-    kept.blocks.push_back({bytes_, std::move(data_)});
+    while (kept.blocks.size() == kMostKept || kept.bytes + capacity_ > kMostBytesKept) kept.take(0);
+    kept.bytes += capacity_;
+    kept.blocks.push_back({capacity_, std::move(data_)});
   }
   RecycledBlock(RecycledBlock&& other) noexcept { *this = std::move(other); }
   RecycledBlock& operator=(RecycledBlock&& other) noexcept {
     std::swap(bytes_, other.bytes_);
+    std::swap(capacity_, other.capacity_);
     std::swap(data_, other.data_);
     return *this;
   }
@@ -53,6 +62,8 @@ class RecycledBlock {
     size_t bytes;
     Data data;
   };
+  /// A block that is larger serves as well, up to so many times.
+  static constexpr size_t kMostLarger = 2;
   static constexpr size_t kLargestKept = 1 << 20, kMostKept = 128, kMostBytesKept = 32 << 20;
   /// From the one that was given back first on.
   struct Store {
@@ -70,7 +81,7 @@ class RecycledBlock {
     return blocks;
   }
 
-  size_t bytes_ = 0;
+  size_t bytes_ = 0, capacity_ = 0;
   Data data_;
 };
 

@@ -6,12 +6,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <memory>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "vgpu/lanes.h"
+#include "vgpu/memory/recycled_block.h"
 
 namespace imbrex::vgpu {
 
@@ -33,9 +34,11 @@ class TensorMemory {
   /// Cells between two lanes' rows. Not a power of two, so that a column does not fall into one cache set.
   static constexpr uint32_t kPitch = kColumns + 16;
 
-  TensorMemory() : cells_(std::make_unique<uint32_t[]>(kLanes * kPitch)) {}
+  TensorMemory() : cells_(kLanes * kPitch * sizeof(uint32_t)) {
+    std::memset(cells_.data(), 0, cells_.size());
+  }
 
-  uint32_t* row(uint32_t lane) { return cells_.get() + lane * kPitch; }
+  uint32_t* row(uint32_t lane) { return reinterpret_cast<uint32_t*>(cells_.data()) + lane * kPitch; }
   uint32_t& at(uint32_t lane, uint32_t column) { return row(lane)[column]; }
 
   void define(uint32_t lane, uint32_t column, uint32_t count = 1) {
@@ -68,7 +71,7 @@ class TensorMemory {
   }
 
  private:
-  std::unique_ptr<uint32_t[]> cells_;
+  RecycledBlock cells_;
   /// Calls body(word, bits) for the words of a lane's bits that hold `count` columns from `column` on.
   template <class Body>
   static void for_words(uint32_t column, uint32_t count, Body&& body) {

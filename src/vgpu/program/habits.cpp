@@ -43,10 +43,21 @@ void Habits::note(const ptx::Instruction& insn) {
       break;
   }
   reads_shared |= insn.op == Op::ldmatrix || (is_load && !is_elsewhere);
+  note_tensor_fence(insn.op, is_wait);
   if (is_wait) ++(insn.has(Mod::relaxed) ? relaxed_waits : acquiring_waits);
   if (insn.has(Mod::relaxed) || !insn.has(Mod::cluster)) return;
   some_wait_for_cluster |= is_wait;
   some_arrive_for_cluster |= is_arrival;
+}
+
+void Habits::note_tensor_fence(ptx::Op op, bool is_wait) {
+  using ptx::Op;
+  if (op == Op::bar_sync || op == Op::barrier_sync || op == Op::barrier_cluster_wait) is_behind_wait_ = false;
+  if (is_wait) is_behind_wait_ = true;
+  some_fence_before |= op == Op::tcgen05_fence_before_thread_sync;
+  if (op != Op::tcgen05_fence_after_thread_sync) return;
+  some_fence_after = true;
+  some_fence_after_wait |= is_behind_wait_;
 }
 
 bool Habits::is_slip(BentRule rule, bool by_wait) const {

@@ -13,6 +13,9 @@ namespace imbrex::vgpu {
 struct Habits {
   int relaxed_waits = 0, acquiring_waits = 0;                           // for mbarriers
   bool some_wait_for_cluster = false, some_arrive_for_cluster = false;  // .cluster scope at mbarriers
+  /// tcgen05.fence::before_thread_sync, after_thread_sync; the latter behind a wait at an mbarrier, where that is the
+  /// last synchronisation before it in the order of the text.
+  bool some_fence_before = false, some_fence_after = false, some_fence_after_wait = false;
 
   /// Of flags in global memory: relaxed or volatile ones are set, and read; something orders clusters as PTX asks for it.
   bool sets_relaxed_flags = false, reads_relaxed_flags = false, orders_clusters = false;
@@ -30,6 +33,11 @@ struct Habits {
   void note(const ptx::Instruction& insn);
   /// Is a rule that a wait, or an arrival, bends kept elsewhere in the program?
   bool is_slip(BentRule rule, bool by_wait) const;
+
+ private:
+  void note_tensor_fence(ptx::Op op, bool is_wait);
+
+  bool is_behind_wait_ = false;
 };
 
 /// What bends a rule, for a finding: the rule, and the instruction where one is known.
