@@ -4,7 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "imbrex/core/error.h"
+#include "imbrex/core/parse_error.h"
 #include "imbrex/vgpu/bent_rule.h"
 #include "imbrex/vgpu/report.h"
 #include "timeline_view.h"

@@ -5,6 +5,8 @@
 
 #include <new>
 
+#include "imbrex/core/parse_error.h"
+
 namespace imbrex::c {
 namespace {
 

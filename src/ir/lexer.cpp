@@ -7,7 +7,7 @@
 #include <cctype>
 
 #include "core/text.h"
-#include "imbrex/core/error.h"
+#include "imbrex/core/parse_error.h"
 
 namespace imbrex::ir {
 namespace {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "imbrex/core/parse_error.h"
 #include "layout/layout_data.h"
 
 namespace imbrex::layout {

@@ -13,6 +13,15 @@ namespace {
 
 constexpr int64_t kMaxRange = 1 << 22;  // registers of one declaration
 
+/// What Imbrex does not have that an instruction of this first word is of; "": nothing known.
+const char* lacking(std::string_view word) {
+  for (const char* of_textures : {"tex", "tld4", "txq"})
+    if (word == of_textures) return "textures";
+  for (const char* of_surfaces : {"suld", "sust", "sured", "suq"})
+    if (word == of_surfaces) return "surfaces";
+  return "";
+}
+
 }  // namespace
 
 BodyParser::BodyParser(Parser& parser, Function& function) : p_(parser), lex_(parser.lex_), f_(function) {
@@ -229,7 +238,7 @@ void BodyParser::instruction(bool guarded, Operand guard) {
   if (!match) {
     std::string nearest = nearest_mnemonic(spelled);
     throw SyntaxError{first.pos, fmt::format("unknown instruction '{}'", spelled.substr(0, 80)),
-                      nearest.empty() ? "" : fmt::format("did you mean '{}'?", nearest)};
+                      nearest.empty() ? "" : fmt::format("did you mean '{}'?", nearest), lacking(first.text)};
   }
   i.op = match->op;
   std::string_view mnemonic = spelled.substr(0, match->length);

@@ -32,6 +32,7 @@ struct SyntaxError {
   SourcePos pos;
   std::string message;
   std::string help;
+  const char* lacking = "";  // what Imbrex does not have that the text asks for; "": the text is wrong
 };
 
 /// One token ahead of the reader.

@@ -64,6 +64,7 @@ class Parser {
   int64_t constant(int precedence);
   int64_t constant_in(int64_t low, int64_t high, std::string_view what);
   void report(const SyntaxError& error);
+  [[noreturn]] void throw_errors();
 
   static constexpr size_t kMaxErrors = 20;
   static constexpr int kMaxDepth = 64;  // of nested scopes, expressions and initialisers
@@ -73,6 +74,7 @@ class Parser {
   Module module_;
   StringTable<SymbolRef> symbols_;  // functions and variables of the module; keys are in the text
   std::vector<Diagnostic> diagnostics_;
+  std::vector<std::string> lacking_;  // of each diagnostic: SyntaxError::lacking
   UnreadBodies* unread_;
   int depth_ = 0;
   Lexer lex_;

@@ -25,7 +25,7 @@ Module Parser::parse() {
     header();
   } catch (const SyntaxError& error) {
     report(error);
-    throw ParseError(std::move(diagnostics_));
+    throw_errors();
   }
   while (lex_.peek().kind != TokenKind::end && diagnostics_.size() < kMaxErrors) {
     try {
@@ -42,9 +42,11 @@ Module Parser::parse() {
       }
     }
   }
-  if (!diagnostics_.empty()) throw ParseError(std::move(diagnostics_));
+  if (!diagnostics_.empty()) throw_errors();
   return std::move(module_);
 }
+
+void Parser::throw_errors() { throw ParseError(std::move(diagnostics_), lacking_.front()); }
 
 void Parser::report(const SyntaxError& error) {
   depth_ = 0;
@@ -64,6 +66,7 @@ void Parser::report(const SyntaxError& error) {
                                     text_.substr(start, text_.find('\n', start) - start).substr(0, 200)));
   }
   diagnostics_.push_back(std::move(d));
+  lacking_.emplace_back(error.lacking);
 }
 
 void Parser::header() {
@@ -179,8 +182,10 @@ void Parser::function(Linkage linkage, bool is_entry) {
   // Where the limit was reached, the body has not been read to its end.
   if (unread_ == nullptr || diagnostics_.size() == errors || diagnostics_.size() >= kMaxErrors) return;
   const auto first = diagnostics_.begin() + static_cast<ptrdiff_t>(errors);
-  (*unread_)[index].assign(first, diagnostics_.end());
+  unread_->insert_or_assign(
+      index, ParseError(std::vector<Diagnostic>(first, diagnostics_.end()), std::move(lacking_[errors])));
   diagnostics_.erase(first, diagnostics_.end());
+  lacking_.resize(errors);
   module_.functions[index] = without_body;
 }
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "imbrex/core/error.h"
+#include "imbrex/core/parse_error.h"
 #include "ptx/ptx.h"
 
 namespace imbrex::ptx {
@@ -18,7 +18,7 @@ namespace imbrex::ptx {
 Module read(std::string_view text, std::string_view source_name = "<ptx>");
 
 /// By index in Module::functions, what is wrong in the bodies that could not be read.
-using UnreadBodies = std::map<uint32_t, std::vector<Diagnostic>>;
+using UnreadBodies = std::map<uint32_t, ParseError>;
 /// The same, but a body with errors does not refuse the module: it is left empty and told in `unread`.
 Module read(std::string_view text, std::string_view source_name, UnreadBodies& unread);
 

@@ -82,14 +82,25 @@ Function Module::function(std::string_view name) const {
 
 std::vector<std::string> Module::function_names() const { return data_->names; }
 
-GlobalVariable Module::global(std::string_view name) const {
+std::vector<std::pair<std::string, GlobalVariable>> Module::globals() const {
+  std::vector<std::pair<std::string, GlobalVariable>> all;
   const std::vector<ptx::Variable>& variables = data_->image->tree().variables;
-  std::vector<std::string> names;
   for (uint32_t i = 0; i < variables.size(); ++i) {
     const ptx::Variable& v = variables[i];
     if (v.space != ptx::Space::global && v.space != ptx::Space::constant) continue;
-    if (v.name == name) return {data_->image->variable_address(i), v.size()};
-    names.push_back(v.name);
+    const VariableKind kind = is_managed(v)                     ? VariableKind::kManaged
+                              : v.space == ptx::Space::constant ? VariableKind::kConstant
+                                                                : VariableKind::kDevice;
+    all.push_back({v.name, {data_->image->variable_address(i), v.size(), kind}});
+  }
+  return all;
+}
+
+GlobalVariable Module::global(std::string_view name) const {
+  std::vector<std::string> names;
+  for (const auto& [its_name, variable] : globals()) {
+    if (its_name == name) return variable;
+    names.push_back(its_name);
   }
   const std::string nearest = nearest_word(name, names);
   fail(fmt::format("the module has no variable '{}'", name), {},
@@ -262,7 +273,7 @@ Module VirtualGpu::load_module(std::string_view ptx, std::string_view name) {
   const bool none_runs =
       std::all_of(functions.begin(), functions.end(), [](const auto& f) { return f->refusal != nullptr; });
   if (none_runs && !functions.empty()) std::rethrow_exception(functions.front()->refusal);
-  if (none_runs && !image->unread().empty()) throw ParseError(image->unread().begin()->second);
+  if (none_runs && !image->unread().empty()) throw image->unread().begin()->second;
   return out;
 }
 

@@ -11,10 +11,11 @@ using testing::ContainsRegex;
 using testing::HasSubstr;
 
 template <class K>
-std::string findings(const char* target, int64_t budget = 0) {
+std::string findings(const char* target, int64_t budget = 0, uint64_t seed = 0) {
   vgpu::Options options;
   options.target = target;
   options.instruction_budget = budget;
+  options.seed = seed;
   Device device = Device::virtual_gpu(options);
   DeviceTensor x = DeviceTensor::random(device, float32, {128}, 1);
   return Kernel<K>({}, device)(x).virtual_report.format();
@@ -106,17 +107,23 @@ struct DoesNotWaitForItsCopies {
     store_global(g, load_shared(s) + 1.0f, {0});
   }
 };
-/// The first finding of kind "uninitialized-read", without what follows it.
-std::string first_unwritten_read(const std::string& text) {
-  const size_t at = text.find("uninitialized-read");
-  return at == std::string::npos ? text : text.substr(at, text.find("error: ", at) - at);
+/// The first finding of kind "uninitialized-read" under any of a few seeds: copies of threads come at once under some.
+template <class K>
+std::string first_unwritten_read(const char* target) {
+  std::string text;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    text = findings<K>(target, 0, seed);
+    const size_t at = text.find("uninitialized-read");
+    if (at != std::string::npos) return text.substr(at, text.find("error: ", at) - at);
+  }
+  return text;
 }
 TEST(RunErrors, WhatIsReadBeforeItsCopyHasComeNamesTheCopy) {
-  EXPECT_THAT(first_unwritten_read(findings<AnnouncesNothing>("sm_90a")),
+  EXPECT_THAT(first_unwritten_read<AnnouncesNothing>("sm_90a"),
               AllOf(HasSubstr("it is yet to be written by the load of a"),
                     ContainsRegex("started at .*run_errors_test.cpp:[0-9]+"),
                     HasSubstr("mbarrier::arrive_and_expect_tx()")));
-  EXPECT_THAT(first_unwritten_read(findings<DoesNotWaitForItsCopies>("sm_80")),
+  EXPECT_THAT(first_unwritten_read<DoesNotWaitForItsCopies>("sm_80"),
               AllOf(HasSubstr("it is yet to be written by the cp.async of 16 bytes"),
                     HasSubstr("help: wait for the copy before it: cp.async.wait_group")));
 }

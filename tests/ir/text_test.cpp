@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "imbrex/core/error.h"
+#include "imbrex/core/parse_error.h"
 #include "ir/ir.h"
 
 namespace imbrex::ir {

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "imbrex/core/error.h"
+#include "imbrex/core/parse_error.h"
 #include "layout/memory.h"
 #include "layout/registers.h"
 #include "layout_testing.h"

@@ -320,9 +320,30 @@ TEST(ReaderErrors, OfOneBodyNeedNotRefuseTheModule) {
   EXPECT_TRUE(m.functions[0].body.empty());
   EXPECT_EQ(m.functions[1].body.size(), 1u);
   ASSERT_EQ(unread.size(), 1u);
-  ASSERT_FALSE(unread.at(0).empty());
-  EXPECT_EQ(unread.at(0)[0].where.line, 6u);
+  EXPECT_EQ(unread.at(0).diagnostics().at(0).where.line, 6u);
+  EXPECT_EQ(unread.at(0).lacking(), "");
   EXPECT_THROW(read(text + ".visible .entry broken(\n", "two.ptx", unread), ParseError);
+}
+
+TEST(ReaderErrors, TellWhatImbrexDoesNotHave) {
+  const auto lacking = [](const std::string& statement) {
+    const std::string text =
+        ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k()\n{\n" + statement + "\n}\n";
+    UnreadBodies unread;
+    read(text, "one.ptx", unread);
+    EXPECT_EQ(unread.size(), 1u) << statement;
+    try {
+      read(text);
+    } catch (const ParseError& error) {
+      EXPECT_EQ(error.lacking(), unread.at(0).lacking());
+      return error.lacking();
+    }
+    return std::string("nothing was thrown");
+  };
+  EXPECT_EQ(lacking("tex.2d.v4.f32.s32 {a, b, c, d}, [t, {x, y}];"), "textures");
+  EXPECT_EQ(lacking("sust.b.2d.b32.trap [s, {x, y}], {v};"), "surfaces");
+  EXPECT_EQ(lacking("frobnicate;\ntex.2d.v4.f32.s32 {a, b, c, d}, [t, {x, y}];"), "")
+      << "the first is told of";
 }
 
 }  // namespace

@@ -2,7 +2,7 @@
 // Nested scopes: registers, variables and labels that inline assembly declares again and again.
 #include <gtest/gtest.h>
 
-#include "imbrex/core/error.h"
+#include "imbrex/core/parse_error.h"
 #include "ptx/reader.h"
 #include "ptx/writer.h"
 #include "ptx_text.h"

@@ -95,8 +95,7 @@ TEST(EndlessLoop, IsRecognisedWithinAMillionInstructions) {
   for (const uint64_t seed : {0, 1}) expect_endless({.body = kSharedFlag, .ctas = 100, .seed = seed});
 }
 
-// A GPU full of CTAs that poll: each is run no further than it takes to see that it goes round. (With several threads they go
-// round for a second more, in which none that was stopped may go on.)
+// A GPU full of CTAs that poll: each is run no further than it takes to see that it goes round.
 TEST(EndlessLoop, OfAGridThatPollsIsFoundEarly) {
   constexpr int64_t kCtas = 150;
   const std::string one_thread = R"(
@@ -147,6 +146,49 @@ DELAY:
                               .run();
     EXPECT_TRUE(report.clean()) << delay << ": " << report.format();
   }
+}
+
+// What a CTA waits for is added by a bulk reduction after the other has exited. What it does then looks like more of the same: it reads
+// global memory and writes nothing for long.
+TEST(EndlessLoop, IsNotOneThatAReductionEndsWhoseCtaHasExited) {
+  const std::string body = R"(
+  .reg .b32 %count, %sum;
+  mov.u32 %count, 0;
+  mov.u32 %sum, 0;
+  setp.eq.u32 %p, %c, 0;
+  @%p bra POLL;
+COUNT:
+  add.u32 %count, %count, 1;
+  setp.lt.u32 %p, %count, 50000;
+  @%p bra COUNT;
+  @!%first bra OUT;
+  st.shared.u32 [%s], 1;
+  fence.proxy.async.shared::cta;
+  cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%out], [%s], 16;
+  cp.async.bulk.commit_group;
+OUT:
+  ret;
+POLL:
+  ld.relaxed.gpu.global.u32 %x, [%out];
+  setp.eq.u32 %p, %x, 0;
+  @%p bra POLL;
+READ:
+  ld.global.u32 %y, [%out+32];
+  add.u32 %sum, %sum, %y;
+  add.u32 %count, %count, 1;
+  setp.lt.u32 %p, %count, 50000;
+  @%p bra READ;
+  st.global.u32 [%out+48], %sum;)";
+  for (const int host_threads : {1, 2})
+    for (uint64_t seed = 0; seed < 4; ++seed) {
+      const Loop loop{.body = body,
+                      .ctas = 2,
+                      .threads = 32,
+                      .seed = seed,
+                      .host_threads = host_threads,
+                      .checks = CheckSet::none()};
+      EXPECT_TRUE(loop.run().completed) << seed << ": " << loop.run().format();
+    }
 }
 
 TEST(EndlessLoop, SaysWhichCtasHaveNotStarted) {

@@ -52,11 +52,6 @@ class DeviceError : public Error {
   using Error::Error;
 };
 
-/// PTX or IR text that does not parse. The diagnostic's location is a line of that text.
-class ParseError : public Error {
-  using Error::Error;
-};
-
 /// A bug in Imbrex. Please report it with the text.
 class InternalError : public std::logic_error {
  public:

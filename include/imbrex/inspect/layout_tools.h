@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "imbrex/core/dtype.h"
+#include "imbrex/core/parse_error.h"
 #include "imbrex/core/source_location.h"
 
 namespace imbrex {

@@ -193,7 +193,7 @@ class Layout {
   /// "[64: 4t32 2r2 8t4, 16: 2r4 4t1 2r1; rep 2t128; bits 16; swizzle 128B]"; parse() reads it back exactly.
   /// Axis letters: t thread, r register, a address, l lane, c column, x CTA of the pair.
   std::string to_string() const;
-  /// Throws ParseError, naming the place in the text.
+  /// Throws ParseError (imbrex/core/parse_error.h), naming the place in the text.
   static Layout parse(std::string_view text);
   /// A table for people: for every element of a matrix (a vector is one row), who holds it. `max_elements`
   /// bounds the rows and columns shown.

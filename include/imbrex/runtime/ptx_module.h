@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "imbrex/core/parse_error.h"
 #include "imbrex/runtime/device.h"
 #include "imbrex/runtime/stream.h"
 

@@ -47,8 +47,10 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "imbrex/core/parse_error.h"
 #include "imbrex/core/tensor_map.h"
 #include "imbrex/vgpu/options.h"
 #include "imbrex/vgpu/report.h"
@@ -77,6 +79,7 @@ struct FunctionAttributes {
   Dim3 required_block{0, 0, 0};          // .reqntid, else zeros
   Dim3 required_cluster{0, 0, 0};        // .reqnctapercluster, else zeros
   int registers_declared = 0;            // 32-bit PTX registers; virtual, so no occupancy follows from it
+  int64_t constant_bytes = 0;            // of the `.const` variables that it or its functions name
 };
 
 /// One kernel parameter in the parameter buffer.
@@ -112,10 +115,17 @@ class Function {
   std::shared_ptr<detail::FunctionData> data_;
 };
 
+enum class VariableKind : uint8_t {
+  kDevice,    // `.global`
+  kManaged,   // `__managed__` in CUDA: `.global`, and the host may touch it at the same address
+  kConstant,  // `.const`
+};
+
 /// Where a module's `.global` or `.const` variable lives.
 struct GlobalVariable {
   DeviceAddress address = 0;
   int64_t bytes = 0;
+  VariableKind kind = VariableKind::kDevice;
 };
 
 /// Loaded PTX. A handle: cheap to copy.
@@ -128,6 +138,8 @@ class Module {
   std::vector<std::string> function_names() const;
   /// The module-scope variable of that name; LaunchError when there is none.
   GlobalVariable global(std::string_view name) const;
+  /// All of them with their names, in the text's order.
+  std::vector<std::pair<std::string, GlobalVariable>> globals() const;
 
  private:
   friend class VirtualGpu;

@@ -12,7 +12,7 @@
 #include <unordered_set>
 
 #include "core/text.h"
-#include "imbrex/core/error.h"
+#include "imbrex/core/parse_error.h"
 
 namespace imbrex::cuda {
 namespace {
@@ -54,18 +54,6 @@ std::string text_of(const Error& error) {
   return text;  // without the help, which is for who calls the virtual GPU's own functions
 }
 
-/// Whether the text was given up at an instruction of textures or surfaces.
-bool reads_textures(const ParseError& error) {
-  constexpr std::string_view kBefore = "unknown instruction '";
-  constexpr std::string_view kInstructions[] = {"tex.", "tld4.", "txq.", "suld.", "sust.", "sured.", "suq."};
-  const std::string_view message = error.diagnostics().front().message;
-  const size_t at = message.find(kBefore);
-  if (at == std::string_view::npos) return false;
-  return std::ranges::any_of(kInstructions, [&](std::string_view insn) {
-    return message.substr(at + kBefore.size()).starts_with(insn);
-  });
-}
-
 }  // namespace
 
 void set_failure_listener(FailureListener listener) { g_listener = listener; }
@@ -100,9 +88,10 @@ CUresult explain_current_exception(const char* function) {
   } catch (const ApiError& error) {
     return told(function, error.code, error.message);
   } catch (const ParseError& error) {
-    if (reads_textures(error)) {
+    if (!error.lacking().empty()) {
       Diagnostic first = error.diagnostics().front();
-      first.facts.push_back("this is of textures or surfaces, which the virtual GPU does not have");
+      first.facts.push_back(
+          fmt::format("this is of {}, which the virtual GPU does not have", error.lacking()));
       first.help = "read the memory by a pointer, as with __ldg()";
       return told(function, CUDA_ERROR_NOT_SUPPORTED, first.format());
     }

@@ -12,8 +12,6 @@
 #include "cuda_host/host/host.h"
 #include "imbrex/core/error.h"
 #include "imbrex/core/nearest.h"
-#include "ptx/reader.h"
-#include "vgpu/program/module_image.h"
 
 namespace imbrex::cuda {
 namespace {
@@ -23,23 +21,6 @@ int version_of(const std::string& ptx) {
   const size_t at = ptx.find(".version");
   if (at == std::string::npos) return 0;
   return static_cast<int>(std::atof(ptx.c_str() + at + 8) * 10 + 0.5);
-}
-
-/// Bytes of the constant variables that a kernel uses, or functions of its module do.
-int constant_bytes(const std::string& ptx, const std::string& kernel) {
-  if (ptx.empty()) return 0;
-  ptx::UnreadBodies unread;
-  const ptx::Module module = ptx::read(ptx, "module.ptx", unread);
-  std::set<uint32_t> used;
-  for (const ptx::Function& f : module.functions) {
-    if (f.is_entry && f.name != kernel) continue;
-    for (const ptx::Operand& o : f.operands)
-      if (o.ref == ptx::Ref::global && module.variables[o.id].space == ptx::Space::constant)
-        used.insert(o.id);
-  }
-  int64_t bytes = 0;
-  for (const uint32_t variable : used) bytes += module.variables[variable].size();
-  return static_cast<int>(bytes);
 }
 
 int capability(const std::string& target) { return std::atoi(target.c_str() + 3); }
@@ -52,19 +33,16 @@ void save(const std::string& folder, const std::string& name, const std::string&
 
 }  // namespace
 
-ModuleObject::ModuleObject(std::string ptx, int device) : device_(device), ptx_version_(version_of(ptx)) {
+ModuleObject::ModuleObject(const std::string& ptx, int device)
+    : device_(device), ptx_version_(version_of(ptx)) {
   Host& host = Host::get();
   name_ = fmt::format("module-{}.ptx", host.next_id());
   if (!host.settings.saved_ptx.empty()) save(host.settings.saved_ptx, name_, ptx);
   module_ = host.gpu.load_module(ptx, name_);
-  if (ptx.find(".managed") != std::string::npos) {
-    ptx::UnreadBodies unread;
-    for (const ptx::Variable& v : ptx::read(ptx, name_, unread).variables) {
-      if (vgpu::is_managed(v)) managed_.insert(v.name);
-      if (!vgpu::is_managed(v) && v.space == ptx::Space::global) has_device_variables_ = true;
-    }
+  for (const auto& [name, variable] : module_.globals()) {
+    if (variable.kind == vgpu::VariableKind::kManaged) managed_.insert(name);
+    if (variable.kind == vgpu::VariableKind::kDevice) has_device_variables_ = true;
   }
-  if (ptx.find(".const") != std::string::npos) ptx_with_constants_ = std::move(ptx);
 }
 
 ModuleObject::~ModuleObject() {
@@ -95,8 +73,9 @@ vgpu::GlobalVariable ModuleObject::global(const std::string& name) {
   }
   Host& host = Host::get();
   if (host.memory.find(variable.address) == nullptr) {
-    host.memory.adopt(variable.address, variable.bytes, device_,
-                      managed_.contains(name) ? MemoryKind::kManaged : MemoryKind::kDevice);
+    host.memory.adopt(
+        variable.address, variable.bytes, device_,
+        variable.kind == vgpu::VariableKind::kManaged ? MemoryKind::kManaged : MemoryKind::kDevice);
     adopted_.push_back(variable.address);
   }
   return variable;
@@ -111,7 +90,7 @@ int FunctionObject::attribute(int which) const {
     case kFuncSharedBytes:
       return static_cast<int>(a.static_shared_bytes);
     case kFuncConstBytes:
-      return constant_bytes(module.ptx_with_constants(), function.name());
+      return static_cast<int>(a.constant_bytes);
     case kFuncLocalBytes:
       return static_cast<int>(a.local_bytes);
     // Virtual registers say little about real ones; 32 is what small kernels take, and no assembler runs here.

@@ -43,7 +43,7 @@ struct FunctionObject {
 class ModuleObject {
  public:
   /// Loads PTX. `is_listed` modules are the program's own handles; a library's are not.
-  ModuleObject(std::string ptx, int device);
+  ModuleObject(const std::string& ptx, int device);
   ~ModuleObject();
   ModuleObject(const ModuleObject&) = delete;
   ModuleObject& operator=(const ModuleObject&) = delete;
@@ -59,14 +59,11 @@ class ModuleObject {
   /// There are variables of the device's own.
   bool has_device_variables() const { return has_device_variables_; }
   int ptx_version() const { return ptx_version_; }
-  /// The text, where it has constant variables; else "".
-  const std::string& ptx_with_constants() const { return ptx_with_constants_; }
 
  private:
   std::string name_;
   int device_ = 0, ptx_version_ = 0;
   vgpu::Module module_;
-  std::string ptx_with_constants_;
   std::set<std::string> managed_;
   bool has_device_variables_ = false;
   std::map<std::string, FunctionObject*> functions_;

@@ -4,6 +4,8 @@
 #include <mutex>
 #include <set>
 
+#include "imbrex/core/parse_error.h"
+
 namespace imbrex::runtime {
 
 namespace {

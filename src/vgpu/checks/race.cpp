@@ -25,6 +25,11 @@ SyncKey inside_cta(SyncKey word, const Who& who) {
 
 }  // namespace
 
+std::unique_ptr<RaceObserver> RaceObserver::make(const LaunchContext& launch, int64_t number,
+                                                 std::vector<const CtaIdentity*> ctas, FindingLog& log) {
+  return std::make_unique<RaceChecker>(launch, number, std::move(ctas), log);
+}
+
 RaceChecker::RaceChecker(const LaunchContext& launch, int64_t number, std::vector<const CtaIdentity*> ctas,
                          FindingLog& log)
     : launch_(&launch),

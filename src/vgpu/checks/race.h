@@ -20,6 +20,7 @@
 #include <unordered_map>
 
 #include "vgpu/checks/findings.h"
+#include "vgpu/checks/race_observer.h"
 #include "vgpu/checks/shared_shadow.h"
 #include "vgpu/memory/tensor_memory.h"
 #include "vgpu/program/launch.h"
@@ -28,94 +29,58 @@ namespace imbrex::vgpu {
 
 class GlobalRaces;
 
-/// What an operation of the tensor core or a tcgen05.ld/st does to tensor memory.
-enum class TensorAccess : uint8_t {
-  kRead,
-  kWrite,
-  kAccumulate,  // the result of an mma, whether it adds or overwrites
-  kOperand      // a or the scale factors of an mma
-};
-
-class RaceChecker {
+/// One cluster's.
+class RaceChecker final : public RaceObserver {
  public:
-  /// Of cluster `number` of the grid, whose CTAs are given by rank. What it finds goes to `log`.
   RaceChecker(const LaunchContext& launch, int64_t number, std::vector<const CtaIdentity*> ctas,
               FindingLog& log);
 
   // ---- synchronisation
 
-  /// The lanes (or the unit) of `who` have done everything before what now happens at `key`.
-  void release(const Who& who, SyncKey key);
-  /// The warp goes on only after what has happened at `key`.
-  void acquire(const Who& who, SyncKey key);
-  /// What has been released at an mbarrier so far makes up a phase, which is complete.
-  void complete_phase(SyncKey key);
-  /// The warp goes on only after the completed phases of an mbarrier.
-  void acquire_phases(const Who& who, SyncKey key);
-  /// The same by a strong access, at the word in memory of that key.
-  void release_word(const Who& who, SyncKey key);
-  void acquire_word(const Who& who, SyncKey key);
-  /// fence and membar, of a `reach` that is kCtaScope, 0 for the cluster, kGpuScope, or kGpuScope | kSystemScope:
-  /// relaxed arrivals and writes release what is known now, relaxed waits and reads before it have acquired.
-  void fence(const Who& who, uint8_t reach);
-  /// An atomic or other strong access to global memory: orders clusters.
-  void strong_access(const Who& who, uint64_t address, AccessKind kind);
-  /// bar.warp.sync.
-  void warp_sync(const Who& who);
-  /// What the warp knows to have happened is ordered across the proxies from now on.
-  void proxy_fence(const Who& who, bool shared = true, bool global = true);
-  /// tcgen05.fence::before_thread_sync and after_thread_sync.
-  void tensor_fence_before(const Who& who);
-  void tensor_fence_after(const Who& who);
+  void release(const Who& who, SyncKey key) override;
+  void acquire(const Who& who, SyncKey key) override;
+  void complete_phase(SyncKey key) override;
+  void acquire_phases(const Who& who, SyncKey key) override;
+  void release_word(const Who& who, SyncKey key) override;
+  void acquire_word(const Who& who, SyncKey key) override;
+  void fence(const Who& who, uint8_t reach) override;
+  void strong_access(const Who& who, uint64_t address, AccessKind kind) override;
+  void warp_sync(const Who& who) override;
+  void proxy_fence(const Who& who, bool shared, bool global) override;
+  void tensor_fence_before(const Who& who) override;
+  void tensor_fence_after(const Who& who) override;
 
   // ---- the life of a CTA
 
-  /// A thread arrives at an mbarrier of another CTA, which must not have exited by then.
-  void remote_use(const Who& who, const CtaIdentity& owner, SyncKey object);
-  /// The last thread of a CTA has exited: what others did there must have happened before.
-  void cta_exit(const CtaIdentity& cta);
-  /// All threads of the cluster have, and its operations are done.
-  void finished();
+  void remote_use(const Who& who, const CtaIdentity& owner, SyncKey object) override;
+  void cta_exit(const CtaIdentity& cta) override;
+  void finished() override;
 
   // ---- asynchronous work
 
-  /// `who` issues an operation: it starts from what its thread knows now. Fills `origin`, which the operation
-  /// keeps, and from now on `who` refers to it.
-  void issue(Who& who, const Completion& completion, AsyncOrigin& origin);
-  /// A further warp has issued the same operation (wgmma).
-  void issue_also(AsyncOrigin& origin, const Who& who);
-  /// `waiter` has waited for all copies or products of warp `starter` of its CTA numbered below `end`.
-  void waited(const Who& waiter, CompletedBy by, int starter, uint64_t end);
-  /// `waiter` has waited for the reading of the sources of its bulk copies below `end`, not more.
-  void waited_for_reads(const Who& waiter, uint64_t end);
-  /// `waiter` has executed tcgen05.wait::ld or wait::st.
-  void waited_for_transfers(const Who& waiter, CompletedBy by);
+  void issue(Who& who, const Completion& completion, AsyncOrigin& origin) override;
+  void issue_also(AsyncOrigin& origin, const Who& who) override;
+  void waited(const Who& waiter, CompletedBy by, int starter, uint64_t end) override;
+  void waited_for_reads(const Who& waiter, uint64_t end) override;
+  void waited_for_transfers(const Who& waiter, CompletedBy by) override;
 
   // ---- accesses
 
-  /// A thread or a unit touches bytes of the shared memory of the CTA of rank `rank`. `lane_shift`: every lane from who.lane on touches
-  /// 1 << lane_shift of them; 7: one lane or unit touches all. `done`: so many of them have been recorded.
   void shared_access(const Who& who, int rank, uint32_t offset, uint32_t bytes, AccessKind kind,
-                     int lane_shift = 7, uint32_t done = 0);
-  /// The same in global memory. `pattern`: only these of every 16 bytes, both ends being multiples of 16.
-  void global_access(const Who& who, uint64_t address, uint32_t bytes, AccessKind kind, int lane_shift = 7,
-                     uint16_t pattern = 0xFFFF, uint32_t done = 0);
-  /// The same two for what the lanes of a warp, or a unit for them, touch by one weak access. `who.lanes`: all of them.
+                     int lane_shift, uint32_t done) override;
+  void global_access(const Who& who, uint64_t address, uint32_t bytes, AccessKind kind, int lane_shift,
+                     uint16_t pattern, uint32_t done) override;
   void shared_lanes(const Who& who, int rank, std::span<const LaneTouch> touches, bool writes,
-                    const WritesTheSame& same);
+                    const WritesTheSame& same) override;
   void global_lanes(const Who& who, std::span<const LaneTouch> touches, bool writes,
-                    const WritesTheSame& same);
-  /// The same two for the weak access of a whole warp, from lane 0 on, as far as it is ordered behind all that happened
-  /// there and is silent: most are. Returns how many bytes have been recorded; the rest is for the functions above.
+                    const WritesTheSame& same) override;
   uint32_t record_shared_run(const Who& who, int rank, uint32_t offset, uint32_t bytes, bool writes,
-                             int lane_shift);
+                             int lane_shift) override;
   uint32_t record_global_run(const Who& who, uint64_t address, uint32_t bytes, bool writes, int lane_shift,
-                             uint16_t pattern);
-  /// An operation touches lanes and columns of a CTA's tensor memory.
+                             uint16_t pattern) override;
   void tensor_access(const Who& who, const CtaIdentity& owner, uint32_t lane, uint32_t lanes, uint32_t column,
-                     uint32_t columns, TensorAccess kind);
-  /// A warp deallocates columns: no operation may still use them.
-  void tensor_release(const Who& who, const CtaIdentity& owner, uint32_t column, uint32_t columns);
+                     uint32_t columns, TensorAccess kind) override;
+  void tensor_release(const Who& who, const CtaIdentity& owner, uint32_t column, uint32_t columns) override;
 
  private:
   friend struct SharedJudge;

@@ -24,10 +24,9 @@ constexpr size_t kMaxPictureLines = 64;
 constexpr int64_t kSuspicious = int64_t{1} << 16, kSuspiciousEarly = int64_t{1} << 10;
 /// Every so many instructions, as a power of two.
 constexpr int kLookShift = 10, kLookShiftEarly = 8;
-/// How long everything must repeat itself before polls are called endless: a cluster tells the others of its progress when its
-/// warp has had its turn, in the midst of which the host may stop the thread that runs it; and of memory that the program's
-/// threads see as well, for they may be about to write.
-constexpr std::chrono::seconds kOthersMayBeStopped{1}, kHostMayWrite{4};
+/// How long polls of memory that the program's threads see as well must repeat themselves before they are called endless: one of
+/// those threads may be about to write.
+constexpr std::chrono::seconds kHostMayWrite{4};
 /// In run_warp: the split's own pc is up to date already.
 constexpr uint32_t kPcIsKept = ~0u;
 
@@ -187,7 +186,10 @@ AsyncStep Cluster::run_async(bool pressing) {
     return step;
   }
   async_choice_.reset();
-  if (step == AsyncStep::kRan) ++clock_;
+  if (step == AsyncStep::kRan) {
+    ++clock_;
+    slot_->publish_progress(last_progress_);
+  }
   return step;
 }
 
@@ -254,7 +256,10 @@ ClusterState Cluster::advance_with(int64_t slice) {
         return finds_endless_loops(before) ? ClusterState::kStopped : ClusterState::kNeedsTurn;
       }
     }
-    if (observers_.is_enough()) return ClusterState::kFinished;
+    if (observers_.is_enough()) {
+      slot_->publish_progress(clock_);  // another cluster comes
+      return ClusterState::kFinished;
+    }
     // What an operation did may be what a warp looked at before was waiting for.
     AsyncStep step = run_async(draining);
     if (step == AsyncStep::kNone) {
@@ -411,14 +416,11 @@ bool Cluster::loops_for_ever() {
   return is_alone || (slot_->all_loop(stamp) && !host_may_write(stamp));
 }
 
-// Threads of the program, and those that run other clusters.
 bool Cluster::host_may_write(uint64_t stamp) {
   const auto now = std::chrono::steady_clock::now();
   if (std::exchange(host_awaited_at_, stamp) != stamp) host_awaited_since_ = now;
-  const bool by_host =
-      std::ranges::any_of(warps_, [](const Warp* warp) { return looks_at_host_memory(*warp); });
-  if (by_host) return now - host_awaited_since_ < kHostMayWrite;
-  return host_threads(launch_->options) > 1 && now - host_awaited_since_ < kOthersMayBeStopped;
+  return now - host_awaited_since_ < kHostMayWrite &&
+         std::ranges::any_of(warps_, [](const Warp* warp) { return looks_at_host_memory(*warp); });
 }
 
 void Cluster::report_endless(const Warp& warp, std::string message, std::string hint) {

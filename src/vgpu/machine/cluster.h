@@ -115,8 +115,7 @@ class Cluster {
   int64_t new_quantum();
   /// The warps have done nothing that others may wait for in a long time. True when they never will.
   bool loops_for_ever();
-  /// Of loops that repeat while `stamp` stays: whether a thread of the host may be about to write what they look at, be it one
-  /// of the program's or one that runs another cluster and was stopped meanwhile.
+  /// Of loops that repeat while `stamp` stays: whether they look at memory that a thread of the program may be about to write.
   bool host_may_write(uint64_t stamp);
   /// Reports such loops, if a look at them was due since the clock stood at `before`.
   bool finds_endless_loops(uint64_t before);

@@ -71,15 +71,15 @@ bool GridSlot::should_return() const {
 uint64_t GridSlot::grid_progress() const {
   uint64_t sum = 0;  // each only grows
   for (const std::unique_ptr<GridSlot>& slot : grid_->slots_)
-    sum += slot->progress_.load(std::memory_order_relaxed);
+    sum += slot->progress_.load(std::memory_order_acquire);
   return sum;
 }
 
 bool GridSlot::all_loop(uint64_t stamp) {
-  loops_at_.store(stamp, std::memory_order_relaxed);
+  loops_at_.store(stamp, std::memory_order_release);
   const bool all =
       std::all_of(grid_->slots_.begin(), grid_->slots_.end(), [&](const std::unique_ptr<GridSlot>& slot) {
-        return slot->loops_at_.load(std::memory_order_relaxed) == stamp ||
+        return slot->loops_at_.load(std::memory_order_acquire) == stamp ||
                slot->clock_.load(std::memory_order_acquire) == Grid::kNever;
       });
   return all && grid_progress() == stamp;  // one may have made progress and ended since the stamp was taken

@@ -42,12 +42,15 @@ class GridSlot {
   bool has_turn(uint64_t clock);
   /// Tells the others how far this slot has come.
   void publish(uint64_t clock) { clock_.store(clock, std::memory_order_release); }
-  /// Tells the others when, on its clock, it last did what they may wait for.
-  void publish_progress(uint64_t clock) { progress_.store(clock, std::memory_order_relaxed); }
+  /// Tells the others when, on its clock, it last did what they may wait for: once that can be seen, and before the slot's clock is
+  /// published or its loops are looked at.
+  void publish_progress(uint64_t clock) { progress_.store(clock, std::memory_order_release); }
   /// A number that changes whenever any slot makes progress.
   uint64_t grid_progress() const;
   /// All that this slot's cluster does is known to repeat itself while grid_progress() is `stamp`. True when that
-  /// is so for all slots.
+  /// is so for all slots: then nothing will ever happen again, however the host has interleaved them. For if something does, the
+  /// first thing since any of them began to be looked at is done by one of them; not since its own stamp was first taken, for it
+  /// then goes round until something happens; nor before, for that stamp would tell of it, and those taken earlier do not.
   bool all_loop(uint64_t stamp);
   /// True when the slot should soon return to the host threads' queue, because a thread waits for others to
   /// get on.

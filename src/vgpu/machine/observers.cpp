@@ -20,7 +20,7 @@ Observers::Observers(const LaunchContext& launch, int64_t number,
   if (options.checks.races || options.checks.proxy_fences) {
     std::vector<const CtaIdentity*> by_rank;
     for (const std::unique_ptr<Cta>& cta : ctas) by_rank.push_back(cta.get());
-    races_ = std::make_unique<RaceChecker>(launch, number, std::move(by_rank), log);
+    races_ = RaceObserver::make(launch, number, std::move(by_rank), log);
   }
   if (options.timeline.record) {
     std::vector<int64_t> numbers;

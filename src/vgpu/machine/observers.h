@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "vgpu/checks/bank_counter.h"
-#include "vgpu/checks/race.h"
+#include "vgpu/checks/race_observer.h"
 #include "vgpu/checks/sector_counter.h"
 #include "vgpu/machine/async.h"
 #include "vgpu/machine/cta.h"
@@ -238,7 +238,7 @@ class Observers {
   void note_footprint(uint64_t address, uint32_t bytes, AccessKind kind);
 
   size_t warps_per_cta_;
-  std::unique_ptr<RaceChecker> races_;
+  std::unique_ptr<RaceObserver> races_;
   std::unique_ptr<TimelineRecorder> timeline_;
   std::unique_ptr<BankCounter> banks_;
   std::unique_ptr<SectorCounter> sectors_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "core/text.h"
 #include "imbrex/core/error.h"
@@ -88,8 +89,7 @@ std::shared_ptr<const Program> ProgramBuilder::build() {
 void ProgramBuilder::find_functions(uint32_t index) {
   const ptx::Function& f = module().functions[index];
   if (layouts_.contains(index)) return;
-  if (const auto unread = image_.unread().find(index); unread != image_.unread().end())
-    throw ParseError(unread->second);
+  if (const auto unread = image_.unread().find(index); unread != image_.unread().end()) throw unread->second;
   layouts_[index].function = &f;
   order_.push_back(index);
   for (const ptx::Instruction& insn : f.body) {
@@ -441,6 +441,12 @@ void ProgramBuilder::describe_entry() {
   if (most.x > 0 || a.required_block.x > 0) p.ctas_per_sm = entry_.minnctapersm;
   for (const ptx::Register& r : entry_.registers)
     if (r.type != ptx::ScalarType::pred) a.registers_declared += std::max(1, ptx::bits(r.type) / 32);
+  std::set<uint32_t> constants;
+  for (const uint32_t f : order_)
+    for (const ptx::Operand& o : module().functions[f].operands)
+      if (o.ref == ptx::Ref::global && module().variables[o.id].space == ptx::Space::constant)
+        constants.insert(o.id);
+  for (const uint32_t variable : constants) a.constant_bytes += module().variables[variable].size();
   const std::vector<int64_t> offsets = ptx::param_offsets(entry_);
   for (size_t i = 0; i < entry_.params.size(); ++i)
     p.parameters.push_back(
