@@ -64,18 +64,6 @@ std::array<int, 3> parts_of(const MatmulChoice& c, const ProductShape& p, int mu
   return parts;
 }
 
-/// No more CTAs than the waves need: idle multiprocessors leave their power to the others. (Where a single wave is not full
-/// the kernel itself launches fewer, so that all such m share a compiled kernel.)
-void set_ctas(MatmulChoice& c, const ProductShape& p, int multiprocessors) {
-  const int cluster = cluster_ctas(c);
-  const int64_t at_once = clusters_at_once(cluster, multiprocessors),
-                tiles = std::max(tiles_of(c, p) * c.parts, at_once);
-  if (c.method == Method::kStreamK)
-    c.ctas = multiprocessors;
-  else if (c.method != Method::kSkinny)
-    c.ctas = static_cast<int>(cluster * cdiv(tiles, cdiv(tiles, at_once)));
-}
-
 /// A candidate with a number of parts, what it takes at least, and what it is thought to take.
 struct Considered {
   MatmulChoice choice;

@@ -266,6 +266,16 @@ int64_t tiles_of(const MatmulChoice& c, const ProductShape& p) {
   return p.matrices * cdiv(p.m, c.block_m * c.cluster_m) * cdiv(p.n, c.block_n * c.cluster_n);
 }
 
+void set_ctas(MatmulChoice& c, const ProductShape& p, int multiprocessors) {
+  const int cluster = cluster_ctas(c);
+  const int64_t at_once = clusters_at_once(cluster, multiprocessors),
+                tiles = std::max(tiles_of(c, p) * c.parts, at_once);
+  if (c.method == MatmulChoice::Method::kStreamK)
+    c.ctas = multiprocessors;
+  else if (c.method != MatmulChoice::Method::kSkinny)
+    c.ctas = static_cast<int>(cluster * cdiv(tiles, cdiv(tiles, at_once)));
+}
+
 double estimated_microseconds(const MatmulChoice& c, const ProductShape& p, int multiprocessors) {
   return Estimate(c, p, multiprocessors).time();
 }

@@ -19,6 +19,9 @@ int cluster_ctas(const MatmulChoice& c);
 int64_t clusters_at_once(int ctas, int multiprocessors);
 /// Tiles of clusters, not of CTAs, of one part of k.
 int64_t tiles_of(const MatmulChoice& c, const ProductShape& p);
+/// Gives a choice its grid: no more CTAs than the waves need, since idle multiprocessors leave their power to the others. (Where a
+/// single wave is not full the kernel itself launches fewer, so that all such m share a compiled kernel.)
+void set_ctas(MatmulChoice& c, const ProductShape& p, int multiprocessors);
 
 /// By what limits a kernel: tensor cores, the L2 cache, the latency of loads, memory, launches and stores. Right within 10 %
 /// for the faster choices.

@@ -13,6 +13,7 @@
 #include "../param_name.h"
 #include "activations.h"
 #include "imbrex/runtime/compare.h"
+#include "imbrex/runtime/registry.h"
 #include "kit.h"
 #include "matmul/matmul_choice.h"
 #include "matmul/matmul_time.h"
@@ -327,6 +328,33 @@ TEST(MatmulQuantised, OddSizesAndViews) {
         EXPECT_TRUE(comparison.passed) << comparison.format();
       }
     }
+}
+
+// `imbrex tune` compares kernels as imbrex::matmul launches them: a grid of clusters that is not on the chip at once takes two turns.
+TEST(RegisteredMatmul, LaunchesNoMoreClustersThanRunAtOnce) {
+  const Device device = Device::virtual_gpu(
+      {.target = "sm_90a", .checks = vgpu::CheckSet::none(), .tensor_math = vgpu::TensorMath::kNone});
+  const auto ctas = [&](const char* name, const char* cluster) {
+    const RegisteredKernel& kernel = registered_kernel(name);
+    Configuration configuration = kernel.space.configuration(0);
+    for (const Setting& given : kernel.space.parse(std::string("block_m=64 block_n=64 ") + cluster))
+      for (Setting& setting : configuration)
+        if (setting.name == given.name) setting.bits = given.bits;
+    std::map<std::string, int64_t> sizes;
+    for (const SizeOption& size : kernel.description.sizes) sizes[size.name] = size.otherwise;
+    sizes["m"] = sizes["n"] = 2048;  // 1024 tiles
+    sizes["k"] = 256;
+    Case c(Case::Mode::kMeasure, device, sizes, 0);
+    int64_t count = 0;
+    c.measure = [&](const Case::Launcher& launch) { count = launch(true).virtual_report.statistics.ctas; };
+    kernel.run(c, device, configuration);
+    return count;
+  };
+  for (const char* name : {"hopper_matmul_h8", "hopper_matmul_parts"}) {
+    EXPECT_EQ(ctas(name, "cluster_m=1"), 128) << name << ": eight tiles each";
+    EXPECT_LE(ctas(name, "cluster_m=4"), 120) << name;
+    EXPECT_EQ(ctas(name, "cluster_m=8"), 120) << name;
+  }
 }
 
 }  // namespace
