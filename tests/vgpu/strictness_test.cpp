@@ -14,7 +14,8 @@ namespace {
 // ---- relaxed reads
 
 /// CTA 0 writes and sets a flag; in CTA 1 one thread sees it and all read, after a barrier.
-Bent message(const std::string& look, const std::string& seen) {
+Bent message(const std::string& look, const std::string& seen,
+             const std::string& load = "ld.global.cg.b32 %y, [%own];") {
   return {.body = fmt::format(R"(
   add.u64 %u, %out, 512;
   setp.eq.u32 %p, %c, 1;
@@ -31,8 +32,8 @@ AGAIN:
   @%q bra AGAIN;
 SEEN:
   {}
-  ld.global.b32 %y, [%own];)",
-                              look, seen),
+  {})",
+                              look, seen, load),
           .grid = {2},
           .block = {64}};
 }
@@ -49,6 +50,22 @@ TEST(RelaxedRead, OrdersByAFenceBehindIt) {
                  BentRule::kRelaxedWait);
   }
   expect_clean(message("ld.acquire.gpu.global.b32", "bar.sync 0;"));
+  // What nothing orders is as it may be: read past the L1 cache, or out of it.
+  const std::string relaxed = "ld.relaxed.gpu.global.b32", seen = "bar.sync 0;";
+  for (const char* past :
+       {"ld.volatile.global.b32 %y, [%own];", "ld.relaxed.gpu.global.b32 %y, [%own];",
+        "ld.global.cv.b32 %y, [%own];", "st.global.b32 [%own], %c;", "atom.global.add.u32 %y, [%own], 1;"})
+    expect_bends(message(relaxed, seen, past), FindingKind::kRace, BentRule::kRelaxedWait);
+  for (const char* out_of :
+       {"ld.global.b32 %y, [%own];", "ld.global.ca.b32 %y, [%own];", "ld.global.nc.b32 %y, [%own];",
+        "ld.global.L1::no_allocate.b32 %y, [%own];", "ld.relaxed.cta.global.b32 %y, [%own];",
+        "cp.async.ca.shared.global [%at], [%own], 4;"}) {
+    expect_found(message(relaxed, seen, out_of), FindingKind::kRace);
+    const Report report = message(relaxed, seen, out_of).run(Strictness::kPractical);
+    ASSERT_FALSE(report.findings.empty());
+    EXPECT_NE(report.findings[0].hint.find("make it .acquire"), std::string::npos) << report.format();
+    EXPECT_NE(report.format().find("by way of the L1 cache"), std::string::npos) << report.format();
+  }
   // What is weak orders nothing at all.
   expect_found(message("ld.global.b32", "bar.sync 0;"), FindingKind::kRace);
 }

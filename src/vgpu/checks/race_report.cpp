@@ -142,8 +142,16 @@ void RaceChecker::report_global_race(const Who& who, uint64_t address, Access ea
   const Who other =
       own ? who_did(here)
           : Who{nullptr, -1, -1, earlier.insn() < code.size() ? &code[earlier.insn()] : nullptr, ""};
-  Finding* finding = log_->open(FindingKind::kRace, who, address, &other, excuse.bend());
+  // What is read behind a relaxed flag is there, but the L1 cache may answer with what was there before.
+  const bool is_flag = excuse.rule == BentRule::kRelaxedWait && excuse.wait == nullptr;
+  const bool may_be_stale =
+      is_flag && !now.is_write() && who.insn != nullptr && asks_l1(launch_->program, who.insn->index);
+  Finding* finding =
+      log_->open(FindingKind::kRace, who, address, &other, may_be_stale ? Bend() : excuse.bend());
   if (finding == nullptr) return;
+  if (may_be_stale)
+    finding->facts.push_back(
+        "a load by way of the L1 cache: where its SM has read there before, an H200 returned the old value");
   if (!own) {
     finding->other_actor = actor_of(earlier.agent());
     finding->other_actor.lane = earlier.lane_of(std::countr_zero(earlier.bytes()) & 15);

@@ -89,4 +89,12 @@ bool used_before_flag(const Program& program, uint32_t load) {
   return false;
 }
 
+bool asks_l1(const Program& program, uint32_t load) {
+  const std::string_view text = text_of(program, load);
+  if (has(text, "cp.async")) return has(text, "cp.async.ca");
+  const bool is_strong = has(text, ".volatile") || has(text, ".relaxed") || has(text, ".acquire");
+  const bool reaches_others = has(text, ".gpu") || has(text, ".sys") || has(text, ".volatile");
+  return !(is_strong && reaches_others) && !has(text, ".cg") && !has(text, ".cv");
+}
+
 }  // namespace imbrex::vgpu
