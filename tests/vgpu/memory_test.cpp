@@ -192,6 +192,44 @@ TEST(Findings, SharedMemoryOutOfBounds) {
   EXPECT_EQ(f.hint, "launch with dynamic_shared_bytes");
 }
 
+// As compilers with short pointers write them: Triton 3.9 the addresses of tensor maps.
+TEST(Generic, AddressesOfParametersAndConstantsMayBe32BitsWide) {
+  const Outcome r = run(kernel(R"(
+  mov.b32 %x, out;
+  ld.param.u64 %A, [%x];
+  cvt.u64.u32 %B, %x;
+  cvta.param.u64 %B, %B;
+  ld.u64 %C, [%B];
+  sub.u64 %C, %C, %A;
+  cvt.u32.u64 %z, %C;
+  st.global.u32 [%A], %z;
+  mov.b32 %y, table;
+  ld.const.u32 %z, [%y+8];
+  st.global.u32 [%A+4], %z;
+  cvt.u64.u32 %B, %y;
+  cvta.const.u64 %B, %B;
+  ld.u32 %z, [%B+4];
+  st.global.u32 [%A+8], %z;)",
+                               ".const .align 4 .u32 table[4] = {7, 8, 9, 10};"),
+                        {0}, 1);
+  ASSERT_TRUE(r.report.clean()) << r.report.format();
+  EXPECT_THAT(std::span(r.out).first(3), testing::ElementsAre(0u, 9u, 8u));
+}
+
+// What libraries (cooperative groups) use of the memory that the system keeps is there for who asks where it lies, and zero.
+TEST(Shared, WhatTheSystemKeepsIsThereForWhoAsks) {
+  const std::string body = R"(
+  atom.shared.add.u32 %y, [%x+4], 1;
+  bar.sync 0;
+  ld.shared.u32 %y, [%x+4];
+  mad.wide.u32 %A, %t, 4, %out;
+  st.global.u32 [%A], %y;)";
+  const Outcome asked = run(kernel("  mov.u32 %x, %reserved_smem_offset_1;" + body), {0}, 64);
+  ASSERT_TRUE(asked.report.clean()) << asked.report.format();
+  EXPECT_THAT(asked.out, testing::Each(64u));
+  ASSERT_FALSE(run(kernel("  mov.u32 %x, 0;" + body), {0}, 64).report.clean());
+}
+
 TEST(Findings, TheEndOfASharedArray) {
   const Outcome r = run(kernel("  mov.u32 %x, tile;\n  mad.lo.u32 %x, %t, 4, %x;\n  st.shared.u32 [%x], %t;",
                                ".shared .align 4 .b8 tile[64];"),

@@ -30,6 +30,12 @@ Step exec_cvta(Warp& w, const Instruction& n, Mask active) {
   return Step::kNext;
 }
 
+/// Of parameters and constants, whose addresses may come 32 bits wide: what is above them is the same for all.
+Step exec_cvta_to_generic(Warp& w, const Instruction& n, Mask active) {
+  for_each_lane(active, [&](int i) { w.reg<uint64_t>(n.d)[i] = w.reg<uint64_t>(n.a)[i] | kGlobalBase; });
+  return Step::kNext;
+}
+
 bool is_in_space(const Warp& w, Space space, uint64_t address) {
   const bool in_const = address - kGlobalBase < kConstBytes;
   const bool in_param = address - kParamBase < kParamBytes * kMaxGpus;
@@ -112,7 +118,9 @@ bool decode_addressing(Decoder& d, Instruction& out) {
       out.d = d.destination(0, type);
       out.a = d.source(1, type);
       out.immediate = d.has(Mod::to) ? -window_base(d.space()) : window_base(d.space());
-      set_body(out, exec_cvta);
+      set_body(out, !d.has(Mod::to) && (d.space() == Space::kParam || d.space() == Space::kConst)
+                        ? exec_cvta_to_generic
+                        : exec_cvta);
       return true;
     case Op::isspacep:
       out.d = d.predicate_destination(d.operand(0));

@@ -1,16 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/machine/cta.h"
 
+#include <algorithm>
+#include <cstring>
+
+#include "ptx/ptx.h"
 #include "vgpu/machine/cluster.h"
 
 namespace imbrex::vgpu {
+
+namespace {
+
+/// Does the kernel ask where the shared memory lies that the system keeps for itself? Cooperative groups synchronise warps there.
+bool asks_for_reserved_memory(const Program& program) {
+  return std::ranges::any_of(program.specials, [](const SpecialSlot& read) {
+    const auto special = static_cast<ptx::SpecialReg>(read.special);
+    return special == ptx::SpecialReg::reserved_smem_offset_0 ||
+           special == ptx::SpecialReg::reserved_smem_offset_1;
+  });
+}
+
+}  // namespace
 
 Cta::Cta(Cluster& cluster, int rank, std::array<uint32_t, 3> id)
     : CtaIdentity(rank, id, cluster.launch().warps()), cluster_(&cluster) {
   const LaunchContext& launch = cluster.launch();
   const bool track = launch.options.checks.uninitialized;
-  shared_.reset(static_cast<uint32_t>(launch.target.shared_base),
-                launch.program.static_shared_bytes + launch.dynamic_shared_bytes, track);
+  const auto base = static_cast<uint32_t>(launch.target.shared_base);
+  if (asks_for_reserved_memory(launch.program)) {  // which every chip hands over as zeros
+    shared_.reset(0, launch.shared_end(), track);
+    std::memset(shared_.at(0), 0, base);
+    shared_.mark_written(0, base);
+  } else {
+    shared_.reset(base, launch.shared_end() - base, track);
+  }
   const int threads = launch.threads();
   for (int w = 0; w < launch.warps(); ++w) {
     const int lanes = std::min(kWarpSize, threads - w * kWarpSize);

@@ -3,6 +3,7 @@
 
 #include "core/text.h"
 #include "imbrex/core/error.h"
+#include "vgpu/memory/memory.h"
 #include "vgpu/program/decode.h"
 #include "vgpu/program/program_builder.h"
 
@@ -122,6 +123,9 @@ AddressSource Decoder::address(const Operand& o) {
     out.base = layout_.registers[o.id];
     out.base_is_64 = ptx::bits(layout_.function->type_of(ptx::Reg{o.id})) == 64;
     out.offset = o.value;
+    // As cvta does it with such an address.
+    if (!out.base_is_64 && (out.space == Space::kParam || out.space == Space::kConst))
+      out.offset += static_cast<int64_t>(kGlobalBase);
     return out;
   }
   const SymbolAddress symbol = builder_.address_of(layout_, o);
