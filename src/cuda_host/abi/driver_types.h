@@ -57,6 +57,7 @@ enum FunctionAttribute : int {
   kFuncClusterDepth = 13,
   kFuncNonPortableCluster = 14,
   kFuncClusterScheduling = 15,
+  kFuncSharedMemoryMode = 17,  // of CUDA after 13.0
   kFuncAttributeCount = 16,
 };
 
@@ -229,6 +230,26 @@ struct CUDA_MEM_ALLOC_NODE_PARAMS {
   size_t access_count;
   size_t bytes;
   CUdeviceptr address;
+};
+/// A node of any type: the number of the type (CUgraphNodeType), and what is its own.
+struct CUgraphNodeParams {
+  int type, reserved[3];
+  union {
+    CUDA_KERNEL_NODE_PARAMS kernel;
+    struct {
+      int flags, reserved;
+      CUcontext context;
+      CUDA_MEMCPY3D copy;
+    } memcpy;
+    CUDA_MEMSET_NODE_PARAMS memset;
+    CUDA_HOST_NODE_PARAMS host;
+    CUgraph graph;
+    CUevent event;
+    CUDA_MEM_ALLOC_NODE_PARAMS memory;
+    CUdeviceptr freed;
+    long long words[29];
+  };
+  long long reserved_at_end;
 };
 struct CUDA_GRAPH_INSTANTIATE_PARAMS {
   unsigned long long flags;

@@ -77,6 +77,21 @@ struct cudaMemsetParams {
   size_t width, height;
 };
 
+/// A node of any type, as CUgraphNodeParams.
+struct cudaGraphNodeParams {
+  int type, reserved[3];
+  union {
+    cudaKernelNodeParams kernel;
+    struct {
+      int flags, reserved[3];
+      cudaMemcpy3DParms copy;
+    } memcpy;
+    cudaMemsetParams memset;
+    long long words[29];
+  };
+  long long reserved_at_end;
+};
+
 struct cudaDeviceProp {
   char name[256];
   CUuuid uuid;

@@ -217,6 +217,7 @@ CUDA_API cuCtxSetLimit(int limit, size_t value) {
       value = (value + kUnit - 1) / kUnit * kUnit;
     }
     Context& context = Host::get().current();
+    expect_no_unsafe_capture();
     if (limit == kHeapLimit) return set_heap_limit(value);
     context.limits[limit] = value;
   });
@@ -224,7 +225,9 @@ CUDA_API cuCtxSetLimit(int limit, size_t value) {
 CUDA_API cuCtxGetCacheConfig(int* config) {
   return answer("cuCtxGetCacheConfig", [&] { not_null(config, "config") = 0; });
 }
-CUDA_API cuCtxSetCacheConfig(int) { return CUDA_SUCCESS; }
+CUDA_API cuCtxSetCacheConfig(int) {
+  return answer("cuCtxSetCacheConfig", [] { expect_no_unsafe_capture(); });
+}
 CUDA_API cuCtxGetSharedMemConfig(int* config) {
   return answer("cuCtxGetSharedMemConfig", [&] { not_null(config, "config") = 1; });
 }

@@ -75,6 +75,10 @@ CUDA_API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CU
 }
 CUDA_API cuMemcpyPeerAsync(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t bytes,
                            CUstream stream) {
+  // No driver keeps it in a graph, be both devices the same.
+  const CUresult error =
+      answer("cuMemcpyPeerAsync", [&] { expect_not_captured(Host::get().stream(stream)); });
+  if (error != CUDA_SUCCESS) return error;
   return copy_on("cuMemcpyPeerAsync", Ends::kAny, stream, to, from, bytes);
 }
 

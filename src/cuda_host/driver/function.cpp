@@ -129,7 +129,10 @@ CUDA_API cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfunction handl
     const FunctionObject& function = Host::get().function(handle);
     int64_t available = 0;
     constexpr int64_t kStep = 128;
-    for (int64_t shared = 0; shared <= target().max_shared_bytes; shared += kStep)
+    // No more than the kernel may have: an H200 answers 49152 unless it was allowed more.
+    const int64_t most =
+        std::min<int64_t>(target().max_shared_bytes, function.attribute(kFuncMaxDynamicShared));
+    for (int64_t shared = 0; shared <= most; shared += kStep)
       if (ctas_per_sm(function, threads, shared) >= blocks) available = shared;
     not_null(bytes, "bytes") = static_cast<size_t>(available);
   });

@@ -31,6 +31,7 @@ void give(const std::vector<const GraphNode*>& nodes, CUgraphNode* out, size_t* 
 
 void instantiate(CUgraphExec* exec, CUgraph graph, uint64_t flags) {
   Host& host = Host::get();
+  expect_no_unsafe_capture();
   GraphExec& made = host.graph_execs.make(host.graphs.get(graph));
   made.flags = flags;
   not_null(exec, "exec") = reinterpret_cast<CUgraphExec>(&made);
@@ -174,22 +175,29 @@ CUDA_API cuGraphExecGetFlags(CUgraphExec exec, unsigned long long* flags) {
                 [&] { not_null(flags, "flags") = Host::get().graph_execs.get(exec).flags; });
 }
 CUDA_API cuGraphExecDestroy(CUgraphExec exec) {
-  return answer("cuGraphExecDestroy",
-                [&] { when_nothing_is_under_way([gone = Host::get().graph_execs.take(exec)] {}); });
+  return answer("cuGraphExecDestroy", [&] {
+    expect_no_unsafe_capture();
+    when_nothing_is_under_way([gone = Host::get().graph_execs.take(exec)] {});
+  });
 }
-CUDA_API cuGraphUpload(CUgraphExec exec, CUstream) {
-  return answer("cuGraphUpload", [&] { Host::get().graph_execs.get(exec); });
+CUDA_API cuGraphUpload(CUgraphExec exec, CUstream stream) {
+  return answer("cuGraphUpload", [&] {
+    expect_not_captured(Host::get().stream(stream));
+    Host::get().graph_execs.get(exec);
+  });
 }
 CUDA_API cuGraphLaunch(CUgraphExec exec, CUstream stream) {
   return answer("cuGraphLaunch", [&] {
     Host& host = Host::get();
     Stream& on = host.stream(stream);
     GraphExec& graph = host.graph_execs.get(exec);
-    if (on.is_capturing())
-      submit(on, ChildWork{graph.graph.get()});
-    else
-      graph.launch(on);
+    expect_not_captured(on);
+    graph.launch(on);
   });
+}
+// A graph's memory goes with it; nothing of it is held in reserve.
+CUDA_API cuDeviceGraphMemTrim(CUdevice device) {
+  return answer("cuDeviceGraphMemTrim", [&] { Host::get().device(device); });
 }
 CUDA_API cuGraphExecUpdate_v2(CUgraphExec exec, CUgraph graph, CUgraphExecUpdateResultInfo* info) {
   return answer("cuGraphExecUpdate", [&] {

@@ -36,7 +36,7 @@ LaunchWork work_of(const CUDA_KERNEL_NODE_PARAMS* parameters, bool is_first_vers
                               p.block_z, p.shared_bytes, nullptr,  nullptr,   0};
   LaunchWork work = launch_work(config, function, p.parameters, p.extra);
   // Runtimes give the kernel beside its function, and want it back.
-  if (!is_first_version) work.kernel = Host::get().kernels.find(p.kernel);
+  if (!is_first_version && p.kernel != nullptr) work.kernel = Host::get().kernels.find(p.kernel);
   return work;
 }
 

@@ -22,6 +22,8 @@ CUdeviceptr allocate(size_t bytes, MemoryKind kind, unsigned flags = 0) {
 /// Allocation on a stream: while the stream is captured the graph owns the memory.
 CUdeviceptr allocate_on(Stream& stream, size_t bytes, const void* pool) {
   Host& host = Host::get();
+  expect_no_implicit_capture(stream);
+  if (!stream.is_capturing()) expect_no_unsafe_capture();
   const int device = stream.context->device;
   Block& block = host.memory.allocate(static_cast<int64_t>(bytes), MemoryKind::kDevice, device);
   block.pool = pool;
@@ -57,9 +59,9 @@ CUDA_API cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned flags) {
 }
 CUDA_API cuMemFree_v2(CUdeviceptr address) {
   return answer("cuMemFree", [&] {
+    expect_no_unsafe_capture();
     if (address == 0) return;
     Host::get().usable();
-    expect_no_unsafe_capture();
     host_waits_for_everything();  // as cudaFree does
     Host::get().memory.free(address, MemoryKind::kDevice);
   });
@@ -102,11 +104,16 @@ CUDA_API cuMemHostGetFlags(unsigned* flags, void* pointer) {
   });
 }
 CUDA_API cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned flags) {
-  return answer("cuMemHostRegister",
-                [&] { Host::get().memory.register_host(pointer, static_cast<int64_t>(bytes), flags); });
+  return answer("cuMemHostRegister", [&] {
+    expect_no_unsafe_capture();
+    Host::get().memory.register_host(pointer, static_cast<int64_t>(bytes), flags);
+  });
 }
 CUDA_API cuMemHostUnregister(void* pointer) {
-  return answer("cuMemHostUnregister", [&] { Host::get().memory.unregister_host(pointer); });
+  return answer("cuMemHostUnregister", [&] {
+    expect_no_unsafe_capture();
+    Host::get().memory.unregister_host(pointer);
+  });
 }
 
 CUDA_API cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t bytes, CUmemoryPool pool, CUstream stream) {
@@ -127,10 +134,13 @@ CUDA_API cuMemFreeAsync(CUdeviceptr address, CUstream stream) {
     // What a graph allocated stays until the graph goes, so that it can be launched again.
     const bool is_of_graph = on.is_capturing() && std::ranges::find(on.capture->graph->memory, address) !=
                                                       on.capture->graph->memory.end();
-    if (is_of_graph)
-      submit(on, EmptyWork{});
-    else if (address != 0)
-      submit(on, FreeWork{address});
+    if (is_of_graph) return submit(on, EmptyWork{});
+    if (on.is_capturing() && address != 0)
+      refuse(CUDA_ERROR_INVALID_VALUE,
+             fmt::format("0x{:x} was not allocated in the graph that is being captured", address));
+    expect_no_implicit_capture(on);
+    if (!on.is_capturing()) expect_no_unsafe_capture();
+    if (address != 0) submit(on, FreeWork{address});
   });
 }
 
@@ -143,14 +153,30 @@ CUDA_API cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr a
   });
 }
 
-// Where pages lie is no question on a CPU: advice and prefetches are accepted, and have nothing to do.
-CUDA_API cuMemAdvise(CUdeviceptr, size_t, int, CUdevice) { return CUDA_SUCCESS; }
-CUDA_API cuMemAdvise_v2(CUdeviceptr, size_t, int, CUmemLocation) { return CUDA_SUCCESS; }
-CUDA_API cuMemPrefetchAsync(CUdeviceptr, size_t, CUdevice, CUstream) { return CUDA_SUCCESS; }
-CUDA_API cuMemPrefetchAsync_v2(CUdeviceptr, size_t, CUmemLocation, unsigned, CUstream) {
-  return CUDA_SUCCESS;
+// Where pages lie is no question on a CPU: advice and prefetches are accepted, and have nothing to do. During a capture they are not.
+CUDA_API cuMemAdvise(CUdeviceptr, size_t, int, CUdevice) {
+  return answer("cuMemAdvise", [] { expect_no_unsafe_capture(); });
 }
-CUDA_API cuStreamAttachMemAsync(CUstream, CUdeviceptr, size_t, unsigned) { return CUDA_SUCCESS; }
+CUDA_API cuMemAdvise_v2(CUdeviceptr address, size_t bytes, int advice, CUmemLocation location) {
+  return cuMemAdvise(address, bytes, advice, location.id);
+}
+CUDA_API cuMemPrefetchAsync(CUdeviceptr, size_t, CUdevice, CUstream stream) {
+  return answer("cuMemPrefetchAsync", [&] {
+    const Stream& on = Host::get().stream(stream);
+    expect_not_captured(on);
+    expect_no_implicit_capture(on);
+  });
+}
+CUDA_API cuMemPrefetchAsync_v2(CUdeviceptr address, size_t bytes, CUmemLocation location, unsigned,
+                               CUstream stream) {
+  return cuMemPrefetchAsync(address, bytes, location.id, stream);
+}
+CUDA_API cuStreamAttachMemAsync(CUstream stream, CUdeviceptr, size_t, unsigned) {
+  return answer("cuStreamAttachMemAsync", [&] {
+    expect_not_captured(Host::get().stream(stream));
+    expect_no_unsafe_capture();
+  });
+}
 
 namespace {
 

@@ -43,6 +43,7 @@ CUDA_API cuModuleLoad(CUmodule* module, const char* file) {
 }
 CUDA_API cuModuleUnload(CUmodule module) {
   return answer("cuModuleUnload", [&] {
+    expect_no_unsafe_capture();
     host_waits_for_backlog();
     Host::get().modules.destroy(module);
   });

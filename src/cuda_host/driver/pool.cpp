@@ -39,25 +39,34 @@ CUDA_API cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice device) {
 }
 CUDA_API cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
   return answer("cuDeviceSetMemPool", [&] {
+    expect_no_unsafe_capture();
     Host::get().pools.get(pool);
     Host::get().device(device).current_pool = pool;
   });
 }
 CUDA_API cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
   return answer("cuMemPoolCreate", [&] {
+    expect_no_unsafe_capture();
     Pool& made = Host::get().pools.make();
     made.device = not_null(properties, "properties").location.id;
     not_null(pool, "pool") = reinterpret_cast<CUmemoryPool>(&made);
   });
 }
 CUDA_API cuMemPoolDestroy(CUmemoryPool pool) {
-  return answer("cuMemPoolDestroy", [&] { Host::get().pools.destroy(pool); });
+  return answer("cuMemPoolDestroy", [&] {
+    expect_no_unsafe_capture();
+    Host::get().pools.destroy(pool);
+  });
 }
 CUDA_API cuMemPoolTrimTo(CUmemoryPool pool, size_t) {
-  return answer("cuMemPoolTrimTo", [&] { Host::get().pools.get(pool); });
+  return answer("cuMemPoolTrimTo", [&] {
+    expect_no_unsafe_capture();
+    Host::get().pools.get(pool);
+  });
 }
 CUDA_API cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void* value) {
   return answer("cuMemPoolSetAttribute", [&] {
+    expect_no_unsafe_capture();
     uint64_t kept = 0;
     std::memcpy(&kept, &not_null(static_cast<char*>(value), "value"), attribute < kReleaseThreshold ? 4 : 8);
     Host::get().pools.get(pool).attributes[attribute] = kept;
@@ -65,6 +74,7 @@ CUDA_API cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void* value) {
 }
 CUDA_API cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void* value) {
   return answer("cuMemPoolGetAttribute", [&] {
+    expect_no_unsafe_capture();
     Host& host = Host::get();
     const Pool& of = host.pools.get(pool);
     uint64_t result = attribute < kReleaseThreshold ? 1 : 0;
@@ -78,7 +88,10 @@ CUDA_API cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void* value) {
   });
 }
 CUDA_API cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc*, size_t) {
-  return answer("cuMemPoolSetAccess", [&] { Host::get().pools.get(pool); });
+  return answer("cuMemPoolSetAccess", [&] {
+    expect_no_unsafe_capture();
+    Host::get().pools.get(pool);
+  });
 }
 CUDA_API cuMemPoolGetAccess(int* flags, CUmemoryPool pool, CUmemLocation*) {
   return answer("cuMemPoolGetAccess", [&] {

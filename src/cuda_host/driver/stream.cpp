@@ -12,6 +12,8 @@ using namespace imbrex::cuda;
 
 namespace {
 
+constexpr unsigned kExternalEvent = 1;  // CU_EVENT_RECORD_EXTERNAL, CU_EVENT_WAIT_EXTERNAL
+
 void expect_healthy(const Stream& stream) {
   if (stream.context != nullptr && stream.context->failure != CUDA_SUCCESS) refuse(stream.context->failure);
 }
@@ -43,7 +45,7 @@ CUDA_API cuStreamDestroy_v2(CUstream stream) {
 CUDA_API cuStreamSynchronize(CUstream stream) {
   return answer("cuStreamSynchronize", [&] {
     const Stream& on = Host::get().stream(stream);
-    expect_not_captured(on);
+    expect_may_be_waited_for(on);
     host_waits_for(on);
     expect_healthy(on);
   });
@@ -51,7 +53,7 @@ CUDA_API cuStreamSynchronize(CUstream stream) {
 CUDA_API cuStreamQuery(CUstream stream) {
   return answer("cuStreamQuery", [&] {
     const Stream& on = Host::get().stream(stream);
-    expect_not_captured(on);
+    expect_may_be_waited_for(on);
     if (is_under_way(on)) refuse(CUDA_ERROR_NOT_READY);
     host_waits_for(on);
     expect_healthy(on);
@@ -92,10 +94,11 @@ CUDA_API cuStreamGetAttribute(CUstream, int, void* value) {
   return answer("cuStreamGetAttribute",
                 [&] { std::memset(&not_null(static_cast<char*>(value), "value"), 0, 64); });
 }
-CUDA_API cuStreamWaitEvent(CUstream stream, CUevent event, unsigned) {
+CUDA_API cuStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
   return answer("cuStreamWaitEvent", [&] {
     Host& host = Host::get();
-    wait_event(host.stream(stream), host.events.get(event));
+    const auto wait = (flags & kExternalEvent) != 0 ? wait_external_event : wait_event;
+    wait(host.stream(stream), host.events.get(event));
   });
 }
 CUDA_API cuStreamAddCallback(CUstream stream, CUstreamCallback callback, void* data, unsigned) {
@@ -121,6 +124,8 @@ CUresult write_value(const char* function, CUstream stream, CUdeviceptr address,
   return answer(function, [&] {
     Host& host = Host::get();
     Stream& on = host.stream(stream);
+    if constexpr (sizeof value == 4)
+      if (on.is_capturing()) return submit(on, FillWork{address, 4, value, 4, 1, 1});
     expect_not_captured(on);
     carry_out(on, [address, value] {
       Host::get().memory.copy(address, reinterpret_cast<uint64_t>(&value), sizeof value);
@@ -184,6 +189,7 @@ CUDA_API cuStreamBeginCapture_v2(CUstream stream, int mode) {
     Stream& on = host.stream(stream);
     if (on.is_capturing()) refuse(CUDA_ERROR_ILLEGAL_STATE, "the stream is captured already");
     constexpr uintptr_t kLegacy = 1;
+    expect_no_implicit_capture(on);
     if (reinterpret_cast<uintptr_t>(stream) <= kLegacy)
       refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
              "the legacy default stream cannot be captured\n"
@@ -269,18 +275,18 @@ CUDA_API cuEventDestroy_v2(CUevent event) {
         [gone = host.events.take(event)] { Host::get().gpu.order().destroy_event(gone->order); });
   });
 }
-CUDA_API cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned) {
+CUDA_API cuEventRecordWithFlags(CUevent event, CUstream stream, unsigned flags) {
   return answer("cuEventRecord", [&] {
     Host& host = Host::get();
-    record_event(host.stream(stream), host.events.get(event));
+    const auto record = (flags & kExternalEvent) != 0 ? record_external_event : record_event;
+    record(host.stream(stream), host.events.get(event));
   });
 }
 CUDA_API cuEventRecord(CUevent event, CUstream stream) { return cuEventRecordWithFlags(event, stream, 0); }
 CUDA_API cuEventQuery(CUevent event) {
   return answer("cuEventQuery", [&] {
     const Event& of = Host::get().events.get(event);
-    if (of.capture != nullptr)
-      refuse(CUDA_ERROR_CAPTURED_EVENT, "the event was recorded in a stream that is being captured");
+    expect_not_captured(of);
     expect_no_unsafe_capture();
     if (is_under_way(of)) refuse(CUDA_ERROR_NOT_READY);
     host_waits_for(of);
@@ -289,8 +295,7 @@ CUDA_API cuEventQuery(CUevent event) {
 CUDA_API cuEventSynchronize(CUevent event) {
   return answer("cuEventSynchronize", [&] {
     const Event& of = Host::get().events.get(event);
-    if (of.capture != nullptr)
-      refuse(CUDA_ERROR_CAPTURED_EVENT, "the event was recorded in a stream that is being captured");
+    expect_not_captured(of);
     expect_no_unsafe_capture();
     host_waits_for(of);
     if (const Context* context = Host::get().current_or_null();
@@ -304,6 +309,9 @@ CUDA_API cuEventElapsedTime(float* milliseconds, CUevent from, CUevent to) {
     for (const Event* event : {&begin, &end}) {
       if ((event->flags & kEventDisableTiming) != 0)
         refuse(CUDA_ERROR_INVALID_HANDLE, "the event was made without timing");
+      expect_not_over(*event);
+      if (event->capture != nullptr)
+        refuse(CUDA_ERROR_CAPTURED_EVENT, "the event was recorded in a stream that was being captured");
       if (!event->is_recorded) refuse(CUDA_ERROR_INVALID_HANDLE, "the event was never recorded");
       if (is_under_way(*event)) refuse(CUDA_ERROR_NOT_READY);
     }

@@ -114,14 +114,27 @@ void Host::forget(Context& context) {
   for (const auto& [key, stored] : context.storage)
     if (stored.destroyed != nullptr) stored.destroyed(handle_of(context), key, stored.value);
   context.storage.clear();
+  for (const auto& [thread, stream] : context.thread_streams) {
+    gpu.order().destroy_stream(stream->order);
+    streams.destroy(stream);
+  }
+  context.thread_streams.clear();
   std::erase(t_contexts, &context);
   live_contexts().erase(&context);
 }
 
 Stream& Host::stream(CUstream handle) {
-  constexpr uintptr_t kPerThread = 2;  // 1 is the legacy one
-  if (reinterpret_cast<uintptr_t>(handle) <= kPerThread) return current().default_stream;
-  return streams.get(handle);
+  constexpr uintptr_t kLegacy = 1, kPerThread = 2;
+  if (reinterpret_cast<uintptr_t>(handle) <= kLegacy) return current().default_stream;
+  if (reinterpret_cast<uintptr_t>(handle) != kPerThread) return streams.get(handle);
+  Context& context = current();
+  Stream*& of_thread = context.thread_streams[std::this_thread::get_id()];
+  if (of_thread == nullptr) {
+    of_thread = &streams.make(&context, 0);
+    of_thread->id = next_id();
+    of_thread->order = gpu.order().create_stream("the thread's default stream", true);
+  }
+  return *of_thread;
 }
 
 FunctionObject& Host::function(CUfunction handle) {

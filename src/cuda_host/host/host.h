@@ -36,7 +36,8 @@ struct Context {
   int users = 1;                    // of a made context, counted by cuCtxAttach and cuCtxDetach
   CUresult failure = CUDA_SUCCESS;  // of a kernel; every later call answers it, as CUDA does, until a reset
   Stream default_stream{this, 0};
-  std::map<int, size_t> limits;  // by CUlimit, those that were set
+  std::map<std::thread::id, Stream*> thread_streams;  // cudaStreamPerThread, of each thread that used it
+  std::map<int, size_t> limits;                       // by CUlimit, those that were set
   static constexpr int kStackLimit = 0;
   static constexpr size_t kDefaultStack = 1024;
   /// Of each thread of a kernel.

@@ -135,6 +135,9 @@ void FunctionObject::set_attribute(int which, int value) {
     case kFuncClusterScheduling:
       attributes[which] = value;
       return;
+    case kFuncSharedMemoryMode:
+      refuse(
+          CUDA_ERROR_INVALID_VALUE);  // as the driver of CUDA 13.0, which Triton asks to see whether it knows it
     default:
       refuse(CUDA_ERROR_INVALID_VALUE, fmt::format("function attribute {} cannot be set", which));
   }

@@ -119,6 +119,12 @@ void submit(Stream& stream, Work work) {
     perform(work, stream);
 }
 
+void expect_not_over(const Event& event) {
+  if (event.capture != nullptr && event.capture->is_over)
+    refuse(CUDA_ERROR_INVALID_VALUE,
+           "the event was recorded in a capture, which is over\n  help: record it anew");
+}
+
 void record_event(Stream& stream, Event& event) {
   expect_no_implicit_capture(stream);
   event.capture = stream.capture;
@@ -137,12 +143,23 @@ void wait_event(Stream& stream, Event& event) {
   expect_no_implicit_capture(stream);
   if (event.capture == nullptr) {
     if (!event.is_recorded) return;
+    if (stream.is_capturing()) {
+      stream.capture->is_invalid = true;
+      refuse(CUDA_ERROR_STREAM_CAPTURE_ISOLATION,
+             "the stream is being captured, and the event was recorded outside of the capture\n"
+             "  help: let the stream wait before the capture begins, or wait by cudaEventWaitExternal");
+    }
     const auto wait = [&event, order = stream.order] { Host::get().gpu.order().wait(order, event.order); };
     if (is_under_way(event))
       leave(stream, wait);
     else
       carry_out(stream, wait);
     return;
+  }
+  expect_not_over(event);
+  if (stream.order == vgpu::StreamOrder::kLegacyStream) {
+    event.capture->is_invalid = true;
+    refuse(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, "the legacy default stream cannot join a capture");
   }
   if (stream.capture == nullptr) {
     stream.capture = event.capture;
@@ -152,6 +169,22 @@ void wait_event(Stream& stream, Event& event) {
   if (stream.capture != event.capture)
     refuse(CUDA_ERROR_STREAM_CAPTURE_MERGE, "the event belongs to another capture than the stream");
   join(stream.tail, event.tail);
+}
+
+namespace {
+void expect_captured(const Stream& stream) {
+  if (!stream.is_capturing())
+    refuse(CUDA_ERROR_ILLEGAL_STATE, "external events are for streams that are being captured");
+}
+}  // namespace
+
+void record_external_event(Stream& stream, Event& event) {
+  expect_captured(stream);
+  submit(stream, RecordWork{&event});
+}
+void wait_external_event(Stream& stream, Event& event) {
+  expect_captured(stream);
+  submit(stream, WaitWork{&event});
 }
 
 void host_waits_for(const Stream& stream) {
@@ -204,6 +237,7 @@ Graph& end_capture(Stream& stream) {
     refuse(CUDA_ERROR_STREAM_CAPTURE_UNMATCHED, "the capture was begun on another stream");
   }
   const bool is_invalid = capture->is_invalid;
+  capture->is_over = true;
   // Every node of the streams that joined must come before something of this one.
   std::vector<GraphNode*> reached = stream.tail;
   for (size_t i = 0; i < reached.size(); ++i) join(reached, reached[i]->dependencies);
@@ -233,6 +267,19 @@ void expect_not_captured(const Stream& stream) {
 
 void expect_no_capture() {
   for (const auto& [handle, stream] : Host::get().streams.all()) expect_not_captured(*stream);
+}
+
+void expect_not_captured(const Event& event) {
+  if (event.capture == nullptr) return;
+  expect_not_over(event);
+  event.capture->is_invalid = true;
+  refuse(CUDA_ERROR_CAPTURED_EVENT, "the event was recorded in a stream that is being captured");
+}
+
+void expect_may_be_waited_for(const Stream& stream) {
+  expect_not_captured(stream);
+  expect_no_implicit_capture(stream);
+  expect_no_unsafe_capture();
 }
 
 void expect_no_unsafe_capture() {

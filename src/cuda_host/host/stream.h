@@ -33,6 +33,7 @@ struct Capture {
   CaptureMode mode = CaptureMode::kGlobal;
   std::thread::id thread = std::this_thread::get_id();  // that began it
   bool is_invalid = false;  // by a call that cannot be made during it; ending it then fails
+  bool is_over = false;  // events that were recorded in it are good for nothing until they are recorded anew
 };
 
 struct Stream {
@@ -84,6 +85,10 @@ void host_waits_for_backlog();
 /// Event record and wait, by which captured streams fork and join.
 void record_event(Stream& stream, Event& event);
 void wait_event(Stream& stream, Event& event);
+/// Of events that stay what they are outside of a graph (cudaEventRecordExternal): nodes of it. CUDA_ERROR_ILLEGAL_STATE where the
+/// stream is not captured.
+void record_external_event(Stream& stream, Event& event);
+void wait_external_event(Stream& stream, Event& event);
 
 /// Of the calling thread: cuThreadExchangeStreamCaptureMode.
 CaptureMode& thread_capture_mode();
@@ -97,6 +102,13 @@ Graph& end_capture(Stream& stream);
 void expect_not_captured(const Stream& stream);
 /// The same of every stream, for what waits for all.
 void expect_no_capture();
+/// Of an event: CUDA_ERROR_CAPTURED_EVENT where it was recorded in a capture, which ends the capture.
+void expect_not_captured(const Event& event);
+/// CUDA_ERROR_INVALID_VALUE where it was recorded in a capture that has ended.
+void expect_not_over(const Event& event);
+/// For calls by which the host waits for a stream, or asks about it: none of its own, of one that it is ordered with, or of one
+/// that forbids unsafe calls.
+void expect_may_be_waited_for(const Stream& stream);
 /// For calls that need not conflict with a capture and are unsafe during one, such as cudaMalloc: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED
 /// where a capture on the current device forbids them to this thread, which ends the capture.
 void expect_no_unsafe_capture();

@@ -240,6 +240,8 @@ std::vector<std::byte> pack_parameters(const FunctionObject& function, void** pa
 LaunchWork launch_work(const CUlaunchConfig& config, CUfunction handle, void** parameters, void** extra) {
   LaunchWork work;
   work.function = &Host::get().function(handle);
+  // Kernels of libraries are launched as they are; who asks a graph's node for one gets it back.
+  work.kernel = Host::get().kernels.find(reinterpret_cast<CUkernel>(handle));
   work.grid = {config.grid_x, config.grid_y, config.grid_z};
   work.block = {config.block_x, config.block_y, config.block_z};
   work.dynamic_shared_bytes = config.shared_bytes;

@@ -19,7 +19,7 @@ struct LibraryKernel;
 struct EmptyWork {};
 struct LaunchWork {
   FunctionObject* function = nullptr;
-  LibraryKernel* kernel = nullptr;  // by which a graph's node was given it, if it was
+  LibraryKernel* kernel = nullptr;  // by which it was launched or given to a graph's node, if it was
   vgpu::Dim3 grid, block, cluster;
   bool explicit_cluster = false;  // has the attribute
   int64_t dynamic_shared_bytes = 0;

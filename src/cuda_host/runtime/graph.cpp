@@ -72,6 +72,9 @@ CUDART_API cudaGraphExecUpdate(CUgraphExec exec, CUgraph graph, CUgraphExecUpdat
 CUDART_API cudaGraphExecDestroy(CUgraphExec exec) {
   return call([&] { return cuGraphExecDestroy(exec); });
 }
+CUDART_API cudaDeviceGraphMemTrim(int device) {
+  return call([&] { return cuDeviceGraphMemTrim(device); });
+}
 CUDART_API cudaGraphUpload(CUgraphExec exec, CUstream stream) {
   return call([&] { return cuGraphUpload(exec, stream); });
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The nodes of graphs: the driver's, from the runtime's structures.
+#include <cstring>
+
 #include "cuda_host/runtime/copies.h"
 #include "cuda_host/runtime/state.h"
 
@@ -107,6 +109,30 @@ CUDART_API cudaGraphAddMemAllocNode(CUgraphNode* node, CUgraph graph, const CUgr
 CUDART_API cudaGraphAddMemFreeNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
                                    size_t count, void* address) {
   return call([&] { return cuGraphAddMemFreeNode(node, graph, dependencies, count, address_of(address)); });
+}
+
+#if IMBREX_CUDART_MAJOR >= 13
+CUDART_API cudaGraphAddNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies,
+                            const void* edges, size_t count, cudaGraphNodeParams* wanted) {
+#else
+CUDART_API cudaGraphAddNode(CUgraphNode* node, CUgraph graph, const CUgraphNode* dependencies, size_t count,
+                            cudaGraphNodeParams* wanted) {
+  const void* const edges = nullptr;
+#endif
+  enum { kKernel, kCopy, kFill };
+  return call([&] {
+    CUgraphNodeParams p{};
+    // But for these three, what the driver is given is what the runtime is given.
+    static_assert(sizeof p == sizeof *wanted);
+    std::memcpy(&p, wanted, sizeof p);
+    if (wanted->type == kKernel)
+      if (const CUresult error = kernel_node(wanted->kernel, &p.kernel); error != CUDA_SUCCESS) return error;
+    if (wanted->type == kCopy) p.memcpy = {0, 0, nullptr, slices(wanted->memcpy.copy)};
+    if (wanted->type == kFill) p.memset = fill(wanted->memset);
+    const CUresult error = cuGraphAddNode_v2(node, graph, dependencies, edges, count, &p);
+    std::memcpy(wanted->words, p.words, wanted->type > kFill ? sizeof p.words : 0);  // an address, for one
+    return error;
+  });
 }
 
 // Kernels.

@@ -79,7 +79,7 @@ CUDART_API cudaMallocManaged(void** pointer, size_t bytes, unsigned flags) {
   return call([&] { return cuMemAllocManaged(device_pointer(pointer), bytes, flags); });
 }
 CUDART_API cudaFree(void* pointer) {
-  return call([&] { return pointer == nullptr ? CUDA_SUCCESS : cuMemFree_v2(address_of(pointer)); });
+  return call([&] { return cuMemFree_v2(address_of(pointer)); });
 }
 CUDART_API cudaHostAlloc(void** pointer, size_t bytes, unsigned flags) {
   return call([&] { return cuMemHostAlloc(pointer, bytes, flags); });
@@ -133,6 +133,7 @@ CUDART_API cudaPointerGetAttributes(cudaPointerAttributes* out, const void* poin
 }
 
 CUDART_API cudaMemcpy(void* to, const void* from, size_t bytes, int kind) {
+  if (bytes == 0) return call([] { return CUDA_SUCCESS; });  // nor is it forbidden during a capture
   return call([&] { return copy(to, from, bytes, kind); });
 }
 CUDART_API cudaMemcpyAsync(void* to, const void* from, size_t bytes, int kind, CUstream stream) {
@@ -142,7 +143,8 @@ CUDART_API cudaMemcpyPeer(void* to, int, const void* from, int, size_t bytes) {
   return call([&] { return cuMemcpyDtoD_v2(address_of(to), address_of(from), bytes); });
 }
 CUDART_API cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t bytes, CUstream stream) {
-  return call([&] { return cuMemcpyDtoDAsync_v2(address_of(to), address_of(from), bytes, stream); });
+  return call(
+      [&] { return cuMemcpyPeerAsync(address_of(to), nullptr, address_of(from), nullptr, bytes, stream); });
 }
 CUDART_API cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                         size_t height, int) {
@@ -213,19 +215,31 @@ CUDART_API cudaMemcpyFromSymbolAsync(void* to, const void* variable, size_t byte
 
 // Where pages lie is no question on a CPU.
 #if IMBREX_CUDART_MAJOR >= 13
-CUDART_API cudaMemAdvise(const void*, size_t, int, CUmemLocation) { return keep(CUDA_SUCCESS); }
-CUDART_API cudaMemPrefetchAsync(const void*, size_t, CUmemLocation, unsigned, CUstream) {
-  return keep(CUDA_SUCCESS);
+CUDART_API cudaMemAdvise(const void* pointer, size_t bytes, int advice, CUmemLocation location) {
+  return call([&] { return cuMemAdvise(address_of(pointer), bytes, advice, location.id); });
+}
+CUDART_API cudaMemPrefetchAsync(const void* pointer, size_t bytes, CUmemLocation location, unsigned,
+                                CUstream stream) {
+  return call([&] { return cuMemPrefetchAsync(address_of(pointer), bytes, location.id, stream); });
 }
 #else
-CUDART_API cudaMemAdvise(const void*, size_t, int, int) { return keep(CUDA_SUCCESS); }
-CUDART_API cudaMemPrefetchAsync(const void*, size_t, int, CUstream) { return keep(CUDA_SUCCESS); }
-CUDART_API cudaMemAdvise_v2(const void*, size_t, int, CUmemLocation) { return keep(CUDA_SUCCESS); }
-CUDART_API cudaMemPrefetchAsync_v2(const void*, size_t, CUmemLocation, unsigned, CUstream) {
-  return keep(CUDA_SUCCESS);
+CUDART_API cudaMemAdvise(const void* pointer, size_t bytes, int advice, int device) {
+  return call([&] { return cuMemAdvise(address_of(pointer), bytes, advice, device); });
+}
+CUDART_API cudaMemPrefetchAsync(const void* pointer, size_t bytes, int device, CUstream stream) {
+  return call([&] { return cuMemPrefetchAsync(address_of(pointer), bytes, device, stream); });
+}
+CUDART_API cudaMemAdvise_v2(const void* pointer, size_t bytes, int advice, CUmemLocation location) {
+  return cudaMemAdvise(pointer, bytes, advice, location.id);
+}
+CUDART_API cudaMemPrefetchAsync_v2(const void* pointer, size_t bytes, CUmemLocation location, unsigned,
+                                   CUstream stream) {
+  return cudaMemPrefetchAsync(pointer, bytes, location.id, stream);
 }
 #endif
-CUDART_API cudaStreamAttachMemAsync(CUstream, void*, size_t, unsigned) { return keep(CUDA_SUCCESS); }
+CUDART_API cudaStreamAttachMemAsync(CUstream stream, void* pointer, size_t bytes, unsigned flags) {
+  return call([&] { return cuStreamAttachMemAsync(stream, address_of(pointer), bytes, flags); });
+}
 
 CUDART_API cudaDeviceGetDefaultMemPool(CUmemoryPool* pool, int device) {
   return keep(cuDeviceGetDefaultMemPool(pool, device));

@@ -25,6 +25,20 @@ int main() {
   CHECK(cudaMemcpyAsync(got, x, sizeof got, cudaMemcpyDeviceToHost, stream));
   CHECK(cudaStreamSynchronize(stream));
   for (int value : got) EXPECT(value == 33);
+  // A launch that was captured is asked about and changed as one that was added.
+  cudaGraphNode_t captured[2];
+  CHECK(cudaGraphGetNodes(graph, captured, &nodes));
+  cudaKernelNodeParams asked{};
+  CHECK(cudaGraphKernelNodeGetParams(captured[1], &asked));
+  EXPECT(asked.func == reinterpret_cast<void*>(add) && *static_cast<int*>(asked.kernelParams[1]) == 10);
+  int changed = 20;
+  void* others[] = {&x, &changed};
+  asked.kernelParams = others;
+  CHECK(cudaGraphExecKernelNodeSetParams(exec, captured[1], &asked));
+  CHECK(cudaGraphLaunch(exec, stream));
+  CHECK(cudaMemcpyAsync(got, x, sizeof got, cudaMemcpyDeviceToHost, stream));
+  CHECK(cudaStreamSynchronize(stream));
+  for (int value : got) EXPECT(value == 54);
 
   cudaGraph_t built;
   cudaGraphNode_t clear, first, second, read;

@@ -9,6 +9,8 @@ __global__ void __launch_bounds__(256) kernel(float* x) {
   x[threadIdx.x] = staged[255 - threadIdx.x];
 }
 
+__global__ void plain(float* x) { x[threadIdx.x] = 1; }
+
 int main() {
   int devices = 0;
   CHECK(cudaGetDeviceCount(&devices));
@@ -29,6 +31,13 @@ int main() {
   EXPECT(blocks == 5);  // 228 KiB over 45
   CHECK(cudaOccupancyMaxPotentialBlockSize(&grid, &threads, kernel));
   EXPECT(threads > 0 && threads <= 256 && grid >= 132);
+  // What two CTAs of an SM may have, but no more than the kernel may.
+  size_t shared = 0;
+  CHECK(cudaOccupancyAvailableDynamicSMemPerBlock(&shared, plain, 2, 256));
+  EXPECT(shared == 48 << 10);
+  CHECK(cudaFuncSetAttribute(plain, cudaFuncAttributeMaxDynamicSharedMemorySize, 200 << 10));
+  CHECK(cudaOccupancyAvailableDynamicSMemPerBlock(&shared, plain, 2, 256));
+  EXPECT(shared == 113 << 10);
   CHECK(cudaDeviceCanAccessPeer(&value, 0, 1));
   EXPECT(value == 1);
   CHECK(cudaDeviceEnablePeerAccess(1, 0));
