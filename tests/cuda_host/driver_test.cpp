@@ -5,6 +5,7 @@
 
 #include "../skip.h"
 #include "driver_testing.h"
+#include "imbrex/inspect/gpu_model.h"
 
 namespace imbrex::cuda {
 namespace {
@@ -13,6 +14,8 @@ using testing::Each;
 using testing::HasSubstr;
 using testing::internal::CaptureStderr;
 using testing::internal::GetCapturedStderr;
+
+const GpuModel& gpu() { return gpu_model(std::getenv("IMBREX_GPU")); }
 
 std::vector<float> ramp(size_t n) {
   std::vector<float> values(n);
@@ -368,7 +371,7 @@ TEST_F(Driver, WrongFreesSayWhatIsWrong) {
 TEST_F(Driver, MemoryRunsOutAsOnTheGpu) {
   size_t free = 0, total = 0, after = 0;
   ASSERT_OK(cuMemGetInfo_v2(&free, &total));
-  EXPECT_EQ(total, 141'000'000'000u);
+  EXPECT_EQ(total, static_cast<size_t>(gpu().hbm_bytes));
   CUdeviceptr x = 0, y = 0;
   ASSERT_OK(cuMemAlloc_v2(&x, free - 1000));
   EXPECT_EQ(cuMemAlloc_v2(&y, 2000), CUDA_ERROR_OUT_OF_MEMORY);
@@ -465,9 +468,9 @@ TEST_F(Driver, DevicesAnswerAsTheChip) {
   EXPECT_EQ(count, 2);
   char name[64];
   ASSERT_OK(cuDeviceGetName(name, sizeof name, 1));
-  EXPECT_STREQ(name, "NVIDIA H200 SXM 141 GB");
+  EXPECT_EQ(name, gpu().title);
   ASSERT_OK(cuDeviceGetAttribute(&value, 16, 0));
-  EXPECT_EQ(value, 132);
+  EXPECT_EQ(value, gpu().sms);
   ASSERT_OK(cuDeviceGetAttribute(&value, 75, 0));
   EXPECT_EQ(value, 9);
   ASSERT_OK(cuDeviceGetAttribute(&value, 97, 0));
