@@ -32,6 +32,9 @@ std::string value_fact(std::string_view role, const Value& value);
 /// `offsets` numbers. True when it fits.
 bool verify_tile(const Op& op, const Type& global, const std::vector<int64_t>& tile, size_t offsets,
                  Findings& out);
+/// Operands 0 and 1 are the factors of a matrix product that operand 2, called `sum` in messages, can hold. `times_n`: b has so
+/// many times fewer columns than the product. True when it is so.
+bool verify_product(const Op& op, std::string_view sum, Findings& out, int64_t times_n = 1);
 /// Both hold elements of one type.
 void expect_same_dtype(const Op& op, const Type& a, std::string_view a_role, const Type& b,
                        std::string_view b_role, Findings& out);

@@ -113,15 +113,30 @@ std::string_view scope_word(Scope scope) {
   return "";
 }
 
+/// Lines of at most 160 characters, broken at spaces; of a list's entry those behind the first are indented.
+std::string wrapped(std::string_view text) {
+  constexpr size_t kColumns = 160;
+  const std::string indent = text.starts_with("- ") ? "  " : "";
+  std::string out;
+  while (!text.empty()) {
+    const size_t room = kColumns - (out.empty() ? 0 : indent.size());
+    const size_t space = text.size() > room ? text.rfind(' ', room) : text.npos;
+    const size_t end = std::min(space, text.size());
+    out += (out.empty() ? "" : indent) + std::string(text.substr(0, end)) + "\n";
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
 std::string entry(const OpInfo& op) {
-  std::string out = fmt::format("### {}\n\n{}\n\n", op.mnemonic, op.meaning);
-  if (!op.operands.empty()) out += fmt::format("- takes {}\n", operand_list(op.operands));
-  if (!op.results.empty()) out += fmt::format("- gives {}\n", operand_list(op.results));
+  std::string out = fmt::format("### {}\n\n{}\n", op.mnemonic, wrapped(op.meaning));
+  if (!op.operands.empty()) out += wrapped(fmt::format("- takes {}", operand_list(op.operands)));
+  if (!op.results.empty()) out += wrapped(fmt::format("- gives {}", operand_list(op.results)));
   std::string attrs;
   for (const AttrSpec& attr : op.attrs)
     attrs += fmt::format("{}`{}`{} {}", attrs.empty() ? "" : ", ", attr.name, attr.is_optional ? "?" : "",
                          attr_word(attr.kind));
-  if (!attrs.empty()) out += fmt::format("- attributes {}\n", attrs);
+  if (!attrs.empty()) out += wrapped("- attributes " + attrs);
   if (op.regions) out += fmt::format("- {} region{}\n", op.regions, op.regions > 1 ? "s" : "");
   std::string effect(effect_word(op.effect));
   for (const FactWord& fact : kFactWords)

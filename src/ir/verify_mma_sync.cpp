@@ -73,15 +73,8 @@ void verify_mma_sync(const Op& op, Findings& out) {
   const Type& a = op.operands[0]->type;
   const Type& b = op.operands[1]->type;
   const Type& c = op.operands[2]->type;
-  if (a.rank() != 2 || b.rank() != 2 || c.rank() != 2)
-    return out.add(op, fmt::format("works on matrices, not on {}, {} and {}", shape_text(a.shape),
-                                   shape_text(b.shape), shape_text(c.shape)));
+  if (!verify_product(op, "c", out)) return;
   const int64_t m = a.shape[0], k = a.shape[1], n = b.shape[1];
-  if (b.shape[0] != k)
-    return out.add(op, fmt::format("inner sizes differ, a has k = {} and b has k = {}", k, b.shape[0]),
-                   k == n ? "transpose b: it is [k, n]" : "");
-  if (c.shape[0] != m || c.shape[1] != n)
-    return out.add(op, fmt::format("c is {}, a x b gives {}", shape_text(c.shape), shape_text({m, n})));
   const MmaTypes* types = types_of(a.dtype);
   if (!types)
     return out.add(op, fmt::format("does not multiply {}", a.dtype.name()),
@@ -153,12 +146,8 @@ void verify_mma_scaled(const Op& op, Findings& out) {
   for (const Value* operand : op.operands)
     if (operand->type.rank() != 2)
       return out.add(op, fmt::format("works on matrices, not on {}", shape_text(operand->type.shape)));
+  if (!verify_product(op, "c", out)) return;
   const int64_t m = a.shape[0], k = a.shape[1], n = b.shape[1];
-  if (b.shape[0] != k)
-    return out.add(op, fmt::format("inner sizes differ, a has k = {} and b has k = {}", k, b.shape[0]),
-                   k == n ? "transpose b: it is [k, n]" : "");
-  if (c.shape != std::vector<int64_t>{m, n})
-    return out.add(op, fmt::format("c is {}, a x b gives {}", shape_text(c.shape), shape_text({m, n})));
   if (c.dtype != float32)
     return out.add(op, fmt::format("products are summed in float32, c holds {}", c.dtype.name()));
   if (op.result()->type.dtype != c.dtype || op.result()->type.shape != c.shape)

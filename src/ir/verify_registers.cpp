@@ -138,15 +138,7 @@ void verify_exchange(const Op& op, Findings& out) {
 
 void verify_dot(const Op& op, Findings& out) {
   const Type &a = op.operands[0]->type, &b = op.operands[1]->type, &c = op.operands[2]->type;
-  if (a.rank() != 2 || b.rank() != 2 || c.rank() != 2)
-    return out.add(op, fmt::format("works on matrices, not on {}, {} and {}", shape_text(a.shape),
-                                   shape_text(b.shape), shape_text(c.shape)));
-  const int64_t m = a.shape[0], k = a.shape[1], n = b.shape[1];
-  if (b.shape[0] != k)
-    return out.add(op, fmt::format("inner sizes differ, a has k = {} and b has k = {}", k, b.shape[0]),
-                   k == n ? "transpose b: it is [k, n]" : "");
-  if (c.shape[0] != m || c.shape[1] != n)
-    return out.add(op, fmt::format("c is {}, a x b gives {}", shape_text(c.shape), shape_text({m, n})));
+  if (!verify_product(op, "c", out)) return;
   for (const Type* type : {&a, &b, &c})
     if (type->dtype.is_bool() || type->dtype.bits() < 8)
       return out.add(op, fmt::format("does not multiply {}", type->dtype.name()), "cast first");

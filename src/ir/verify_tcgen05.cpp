@@ -79,19 +79,8 @@ void verify_mma(const Op& op, Findings& out) {
   const Type& d = op.operands[2]->type;
   if (a.kind == TypeKind::kGlobal || b.kind != TypeKind::kShared)
     return out.add(op, "a is in shared or tensor memory, b in shared memory");
-  if (a.rank() != 2 || b.rank() != 2 || d.rank() != 2)
-    return out.add(op, fmt::format("works on matrices, not on {}, {} and {}", shape_text(a.shape),
-                                   shape_text(b.shape), shape_text(d.shape)));
-  if (a.shape[1] != b.shape[0])
-    return out.add(op,
-                   fmt::format("inner sizes differ, a has k = {} and b has k = {}", a.shape[1], b.shape[0]),
-                   a.shape[1] == b.shape[1] ? "transpose b: it is [k, n]" : "");
   // A pair computes rows of both CTAs against columns from both: each CTA holds half of b, and of d its rows.
-  const int64_t group = op.int_attr("cta_group", 1);
-  const int64_t n = b.shape[1] * group;
-  if (a.shape[0] != d.shape[0] || n != d.shape[1])
-    return out.add(op,
-                   fmt::format("d is {}, a x b gives {}", shape_text(d.shape), shape_text({a.shape[0], n})));
+  if (!verify_product(op, "d", out, op.int_attr("cta_group", 1))) return;
   const bool is_scaled = op.code == Opcode::kTcgen05ScaledMma;
   if (is_scaled && !verify_scaled_types(op, out)) return;
   const MmaKindFacts* kind = mma_kind(op);

@@ -36,16 +36,7 @@ void verify_mma(const Op& op, Findings& out) {
   const Type& d = op.operands[2]->type;
   if (a.kind != TypeKind::kShared && a.kind != TypeKind::kRegister)
     return out.add(op, "a is in shared memory or in registers");
-  if (a.rank() != 2 || b.rank() != 2 || d.rank() != 2)
-    return out.add(op, fmt::format("works on matrices, not on {}, {} and {}", shape_text(a.shape),
-                                   shape_text(b.shape), shape_text(d.shape)));
-  if (a.shape[1] != b.shape[0])
-    return out.add(op,
-                   fmt::format("inner sizes differ, a has k = {} and b has k = {}", a.shape[1], b.shape[0]),
-                   a.shape[1] == b.shape[1] ? "transpose b: it is [k, n]" : "");
-  if (a.shape[0] != d.shape[0] || b.shape[1] != d.shape[1])
-    return out.add(op, fmt::format("d is {}, a x b gives {}", shape_text(d.shape),
-                                   shape_text({a.shape[0], b.shape[1]})));
+  if (!verify_product(op, "d", out)) return;
   const MmaTypes* types = mma_types(a.dtype);
   if (!types)
     return out.add(op, fmt::format("does not multiply {}", a.dtype.name()),
