@@ -178,45 +178,6 @@ OTHER:
       << r.report.format();
 }
 
-TEST(Endless, ALoopThatCountsAndWaitsForNobody) {
-  Options options;
-  options.stall_budget = 100000;
-  const Outcome r = run(kernel(R"(
-  mov.u32 %y, 0;
-LOOP:
-  add.u32 %y, %y, 1;
-  ld.volatile.global.u32 %x, [%out];
-  setp.eq.u32 %p, %x, 0;
-  @%p bra LOOP;
-  ret;)"),
-                        1, 32, options);
-  EXPECT_FALSE(r.report.completed);
-  ASSERT_EQ(r.report.findings.size(), 1u);
-  EXPECT_EQ(r.report.findings[0].kind, FindingKind::kEndlessRun);
-  EXPECT_NE(r.report.findings[0].message.find("100000 instructions without a store"), std::string::npos);
-}
-
-TEST(Endless, AWarpThatIsHeldBackIsNoLoop) {
-  // Warp 0 waits for a word that warp 1 sets, who may be late by much.
-  for (uint64_t seed = 0; seed < 200; ++seed) {
-    Options options;
-    options.seed = seed;
-    const Outcome r = run(kernel(R"(
-  setp.lt.u32 %p, %t, 32;
-  @%p bra POLL;
-  mov.u32 %x, 1;
-  st.volatile.global.u32 [%base], %x;
-  ret;
-POLL:
-  ld.volatile.global.u32 %x, [%base];
-  setp.eq.u32 %p, %x, 0;
-  @%p bra POLL;
-  ret;)"),
-                          1, 64, options);
-    ASSERT_TRUE(r.report.completed) << "seed " << seed << "\n" << r.report.format();
-  }
-}
-
 TEST(Budget, StopsALongRun) {
   Options options;
   options.instruction_budget = 5000;

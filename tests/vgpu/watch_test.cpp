@@ -19,6 +19,7 @@ struct Loop {
   uint64_t seed = 0;
   int host_threads = 1;
   CheckSet checks = {};
+  Options options = {};  // the rest of them
 
   Report run() const {
     const std::string text = fmt::format(R"(.version 9.0
@@ -41,8 +42,13 @@ struct Loop {
 }}
 )",
                                          body);
-    VirtualGpu gpu(
-        {.target = "sm_90a", .host_threads = host_threads, .seed = seed, .checks = checks, .watch = watch});
+    Options all = options;
+    all.target = "sm_90a";
+    all.host_threads = host_threads;
+    all.seed = seed;
+    all.checks = checks;
+    all.watch = watch;
+    VirtualGpu gpu(all);
     DeviceAddress out = gpu.allocate(64);
     gpu.fill(out, 0, 64);
     void* arguments[] = {&out};
@@ -115,6 +121,44 @@ MEET:
     EXPECT_EQ(report.findings[0].kind, FindingKind::kEndlessRun) << report.format();
     EXPECT_NE(report.format().find("having last looked at byte 0 of allocation 0"), std::string::npos);
     EXPECT_LT(report.statistics.instructions, kCtas * 8192);
+  }
+}
+
+// Its registers are never the same again.
+TEST(EndlessLoop, ThatCountsIsFoundByWhatItDoesNotDo) {
+  Options options;
+  options.stall_budget = 100000;
+  const Report report = Loop{.body = R"(
+  mov.b32 %y, 0;
+SPIN:
+  add.u32 %y, %y, 1;
+  ld.volatile.global.u32 %x, [%out];
+  setp.eq.u32 %p, %x, 0;
+  @%p bra SPIN;)",
+                             .threads = 32,
+                             .options = options}
+                            .run();
+  EXPECT_FALSE(report.completed);
+  ASSERT_EQ(report.findings.size(), 1u);
+  EXPECT_EQ(report.findings[0].kind, FindingKind::kEndlessRun);
+  EXPECT_NE(report.findings[0].message.find("100000 instructions without a store"), std::string::npos);
+}
+
+// Warp 0 waits for a word that warp 1 sets, who may be late by much.
+TEST(EndlessLoop, IsNotOneThatALateWarpEnds) {
+  for (uint64_t seed = 0; seed < 200; ++seed) {
+    const Report report = Loop{.body = R"(
+  @%q bra SPIN;
+  mov.u32 %x, 1;
+  st.volatile.global.u32 [%out], %x;
+  ret;
+SPIN:
+  ld.volatile.global.u32 %x, [%out];
+  setp.eq.u32 %p, %x, 0;
+  @%p bra SPIN;)",
+                               .seed = seed}
+                              .run();
+    ASSERT_TRUE(report.completed) << "seed " << seed << "\n" << report.format();
   }
 }
 

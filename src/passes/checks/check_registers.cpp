@@ -111,11 +111,12 @@ class Checker {
       if (op->code == Opcode::kSetmaxnreg) sets_registers_ = true;
     }
   }
-  /// The last place where a value is used; in a loop that it comes from outside of, the loop's end.
+  /// Who uses a value, and the last place where; in a loop that it comes from outside of, the loop's end.
   void find_uses(const Block& block) {
     for (const Op* op : block.ops) {
       for (const Value* operand : op->operands) {
         if (registers_of(*operand) == 0) continue;
+        users_[operand].push_back(op);
         int64_t last = places_.at(op).begin;
         for (const Op* outer = op->parent->parent; outer != nullptr; outer = outer->parent->parent)
           if (is_loop(*outer) && is_before(*operand, *outer)) last = std::max(last, places_.at(outer).end);
@@ -195,16 +196,12 @@ class Checker {
   }
   /// Is there an op behind `here` that takes the value together with one of `later`?
   bool meets(const Value& value, const Place& here, const std::set<const Value*>& later) const {
-    for (const auto& [op, place] : places_) {
-      if (place.begin <= here.end) continue;
-      bool has_value = false, has_later = false;
-      for (const Value* operand : op->operands) {
-        has_value |= operand == &value;
-        has_later |= later.count(operand) > 0;
-      }
-      if (has_value && has_later) return true;
-    }
-    return false;
+    const std::vector<const Op*>& users = users_.at(&value);
+    return std::any_of(users.begin(), users.end(), [&](const Op* op) {
+      return places_.at(op).begin > here.end &&
+             std::any_of(op->operands.begin(), op->operands.end(),
+                         [&](const Value* operand) { return later.count(operand) > 0; });
+    });
   }
 
   void judge(const Op& op, Tiles tiles) {
@@ -238,6 +235,7 @@ class Checker {
   const Target& target_;
   std::map<const Op*, Place> places_;
   std::map<const Value*, int64_t> last_use_;
+  std::map<const Value*, std::vector<const Op*>> users_;
   int64_t position_ = 0;
   bool sets_registers_ = false;
   Worst worst_;

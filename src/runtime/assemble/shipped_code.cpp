@@ -12,9 +12,9 @@ namespace imbrex::runtime {
 namespace {
 
 /// Whichever assembler made it: the PTX, by its digest, says what it computes.
-CacheKey shipped_key(const std::string& kernel_name, const std::string& ptx_digest,
-                     const std::string& target) {
-  return cubin_key(kernel_name, ptx_digest, target, "shipped");
+/// It is made for the kernel's own target, which GPUs of its generation run (the driver of another refuses it).
+CacheKey shipped_key(const codegen::CompiledKernel& kernel, const std::string& ptx_digest) {
+  return cubin_key(kernel.name, ptx_digest, kernel.target, "shipped");
 }
 
 bool is_folder(const std::string& path) {
@@ -49,17 +49,13 @@ std::optional<std::string> shipped_entry(const CacheKey& key) {
   return code.load(key);
 }
 
-std::optional<Cubin> shipped_code(const codegen::CompiledKernel& kernel, const std::string& ptx_digest,
-                                  const std::string& target) {
-  std::optional<std::string> payload = shipped_entry(shipped_key(kernel.name, ptx_digest, target));
-  if (!payload && kernel.target != target)
-    payload = shipped_entry(shipped_key(kernel.name, ptx_digest, kernel.target));
+std::optional<Cubin> shipped_code(const codegen::CompiledKernel& kernel, const std::string& ptx_digest) {
+  const std::optional<std::string> payload = shipped_entry(shipped_key(kernel, ptx_digest));
   return payload ? unpack_cubin(*payload) : std::nullopt;
 }
 
-bool ship_code(const codegen::CompiledKernel& kernel, const std::string& target, const Cubin& cubin,
-               Cache& folder) {
-  return folder.store(shipped_key(kernel.name, sha256(kernel.ptx), target), pack_cubin(cubin));
+bool ship_code(const codegen::CompiledKernel& kernel, const Cubin& cubin, Cache& folder) {
+  return folder.store(shipped_key(kernel, sha256(kernel.ptx)), pack_cubin(cubin));
 }
 
 }  // namespace imbrex::runtime

@@ -22,14 +22,11 @@ std::string shipped_code_folder();
 /// What was shipped under this key; none where nothing was.
 std::optional<std::string> shipped_entry(const CacheKey& key);
 
-/// Machine code of a kernel, whose PTX has this digest, for a GPU's target, by whatever assembler: that of the GPU's, else
-/// that of the kernel's, which is what Kernel::ship() makes and GPUs of its generation run (the driver of another refuses
-/// it). None where it has not been shipped.
-std::optional<Cubin> shipped_code(const codegen::CompiledKernel& kernel, const std::string& ptx_digest,
-                                  const std::string& target);
+/// Machine code of a kernel, whose PTX has this digest, by whatever assembler, for the kernel's own target. None where it has
+/// not been shipped.
+std::optional<Cubin> shipped_code(const codegen::CompiledKernel& kernel, const std::string& ptx_digest);
 
-/// Keeps machine code in `folder` where shipped_code() finds it. False where it cannot be kept.
-bool ship_code(const codegen::CompiledKernel& kernel, const std::string& target, const Cubin& cubin,
-               Cache& folder);
+/// Keeps machine code for the kernel's own target in `folder` where shipped_code() finds it. False where it cannot be kept.
+bool ship_code(const codegen::CompiledKernel& kernel, const Cubin& cubin, Cache& folder);
 
 }  // namespace imbrex::runtime

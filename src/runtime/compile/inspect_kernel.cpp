@@ -92,7 +92,7 @@ void runtime::ship(ir::Function& function, const std::string& identity, Cache& f
   if (&folder == &Cache::shared())
     assemble_cached(ptxas, kernel, kernel.target, folder, {});
   else
-    has_code = ship_code(kernel, kernel.target, assemble_to_ship(ptxas, kernel), folder);
+    has_code = ship_code(kernel, assemble_to_ship(ptxas, kernel), folder);
   const bool is_kept = has_code && (identity.empty() || keep_plan(kernel, identity, kernel.target, folder));
   if (!is_kept)
     throw DeviceError(Diagnostic{

@@ -15,8 +15,7 @@ bool ModuleLoader::load_at_hand(const codegen::CompiledKernel& kernel, const std
     return cubin && driver_.cuModuleLoadDataEx(&module, cubin->bytes.c_str(), 0, nullptr, nullptr) == 0;
   };
   // A driver older than the assembler that made it refuses what was shipped.
-  if (std::getenv("IMBREX_ASSEMBLER") == nullptr && is_loaded(shipped_code(kernel, ptx_digest, target)))
-    return true;
+  if (std::getenv("IMBREX_ASSEMBLER") == nullptr && is_loaded(shipped_code(kernel, ptx_digest))) return true;
   const Assembler* const ptxas = usable_ptxas();
   const std::string assembler = ptxas != nullptr ? ptxas->name() : own_assembler().name();
   const auto cached_for = [&](const std::string& made_for) {
