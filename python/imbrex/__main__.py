@@ -7,7 +7,7 @@ from . import _imbrex
 
 def main() -> int:
     sys.stdout.flush()
-    return _imbrex.command(["imbrex", *sys.argv[1:]])
+    return _imbrex.command(["imbrex", *sys.argv[1:]], [sys.executable, "-m", "imbrex"])
 
 
 if __name__ == "__main__":

@@ -25,10 +25,13 @@ NB_MODULE(_imbrex, m) {
   python::bind_rows(m);
   m.def("version", [] { return std::string(imbrex::version()); });
   m.def("describe", [](nanobind::handle object) { return python::Array("array", object).text(); });
-  m.def("command", [](std::vector<std::string> words) {
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    const nanobind::gil_scoped_release released;
-    return imbrex::command_main(static_cast<int>(arguments.size()), arguments.data());
-  });
+  m.def(
+      "command",
+      [](std::vector<std::string> words, const std::vector<std::string>& itself) {
+        std::vector<char*> arguments;
+        for (std::string& word : words) arguments.push_back(word.data());
+        const nanobind::gil_scoped_release released;
+        return imbrex::command_main(static_cast<int>(arguments.size()), arguments.data(), itself);
+      },
+      nanobind::arg("words"), nanobind::arg("itself") = std::vector<std::string>());
 }

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Kernels compiled from C++, and those of the library."""
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -146,3 +149,9 @@ def test_a_page_about_a_kernel():
     assert "<html" in page.html and "<iframe" in page._repr_html_()
     with pytest.raises(imbrex.LaunchError):
         imbrex.kernels["vector_add"].explain(m=1000)
+
+
+def test_the_command_starts_workers_of_its_own():
+    words = ["tune", "hopper_matmul_h8", "--m", "256", "--n", "512", "--k", "256", "--device", "virtual", "--gpus", "2"]
+    done = subprocess.run([sys.executable, "-m", "imbrex", *words], text=True, capture_output=True, timeout=300)
+    assert done.returncode == 0 and "best" in done.stdout, done.stdout + done.stderr

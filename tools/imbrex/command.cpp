@@ -15,6 +15,7 @@
 #include "imbrex/core/nearest.h"
 #include "imbrex/core/version.h"
 #include "imbrex/inspect/gpu_model.h"
+#include "itself.h"
 #include "subcommands.h"
 
 namespace imbrex {
@@ -68,8 +69,9 @@ void open_standard_streams() {
 
 }  // namespace
 
-int command_main(int argc, char** argv) {
+int command_main(int argc, char** argv, const std::vector<std::string>& itself) {
   open_standard_streams();
+  command::set_itself(itself);
   // `imbrex run` with a -- is of a program, and what stands behind is that program's; so are `imbrex check` and `launch`.
   std::vector<char*> words(argv, argv + argc);
   std::vector<std::string> program;

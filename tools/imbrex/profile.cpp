@@ -8,6 +8,7 @@
 
 #include "imbrex/core/error.h"
 #include "imbrex/core/find_tool.h"
+#include "itself.h"
 #include "subcommands.h"
 
 namespace imbrex::command {
@@ -30,12 +31,8 @@ int run(const KernelChoice& choice, const std::string& output, const std::string
   std::vector<std::string> words = {ncu,       "--set", set, "--import-source", "yes", "--kernel-name-base",
                                     "function"};
   if (!output.empty()) words.insert(words.end(), {"-o", output, "-f"});
-  words.insert(words.end(), {"/proc/self/exe", "run", choice.kernel().description.name, "--device", "cuda"});
-  words[words.size() - 5] = [] {  // ncu starts it, so /proc/self would be ncu
-    char own[4096];
-    const ssize_t length = readlink("/proc/self/exe", own, sizeof own);
-    return std::string(own, length > 0 ? static_cast<size_t>(length) : 0);
-  }();
+  words.insert(words.end(), itself().begin(), itself().end());
+  words.insert(words.end(), {"run", choice.kernel().description.name, "--device", "cuda"});
   for (const auto& [name, value] : choice.sizes()) words.push_back(fmt::format("--{}={}", name, value));
   words.insert(words.end(), run_arguments.begin(), run_arguments.end());
   std::vector<char*> argv;

@@ -12,6 +12,7 @@
 #include "imbrex/core/error.h"
 #include "imbrex/inspect/gpu_model.h"
 #include "imbrex/runtime/tuner.h"
+#include "itself.h"
 #include "subcommands.h"
 
 namespace imbrex::command {
@@ -191,6 +192,8 @@ int run(Options options) {
   const bool shows_progress = isatty(STDERR_FILENO) != 0 && !options.json;
   if (shows_progress) options.tune.progress = show_progress;
   options.tune.stop = &interrupted;
+  options.tune.worker = itself();
+  options.tune.worker.push_back("worker");
   std::signal(SIGINT, [](int) { interrupted = true; });
   std::signal(SIGTERM, [](int) { interrupted = true; });
   const TuneResult result = tune(options.choice.kernel(), options.choice.sizes(), options.tune);

@@ -39,6 +39,7 @@ constexpr int kLastLaunches = 80;       // of the last
 constexpr double kDropAt = 3;           // times the best: dropped after its first launch
 constexpr double kVirtualTimeout = 20;  // times longer on the virtual GPU
 constexpr size_t kOnOneGpu = 4;         // candidates left, from which on all are measured on the same GPU
+constexpr int kPredictors = 16;         // worker processes that predict at once, at most
 constexpr size_t kRefined = 5;          // of predicted candidates those that are replayed whole and verified
 /// What predictions for configurations of one kernel are off relative to each other (docs/tuning.md).
 constexpr double kPredictionError = 0.07;
@@ -402,7 +403,7 @@ class Tuning {
     options.device = "virtual";
     options.gpu = gpu->name;
     options.measure_best = 0;
-    options.gpus = 1;
+    options.gpus = std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kPredictors);
     Tuning predicting(kernel_, sizes_, options);
     for (const auto& [text, candidate] : predicting.predictions())
       for (Candidate& mine : result_.candidates)
