@@ -291,6 +291,29 @@ TEST(GroupedMatmul, WeightGradient) {
   }
 }
 
+/// Only the device knows the rows of groups: what cannot be is found when it runs.
+TEST(GroupedMatmul, RowsThatDecreaseAreFound) {
+  const Device device = virtual_gpu();
+  const auto random = [&](std::vector<int64_t> shape) {
+    return DeviceTensor::random(device, bfloat16, shape, 1);
+  };
+  const DeviceTensor a = random({30, 64}), b = random({3, 40, 64});
+  const auto said_of = [&](const DeviceTensor& a, std::vector<int64_t> shape_of_c, const Groups& groups) {
+    const LaunchReport report =
+        grouped_matmul(a, b, DeviceTensor::empty(device, bfloat16, shape_of_c), groups);
+    return report.virtual_report.format();
+  };
+  const auto decreases = HasSubstr("the numbers in `rows` do not decrease");
+  EXPECT_THAT(said_of(a, {30, 40}, Groups::contiguous(int32s(device, {0, 20, 10, 30}))), decreases);
+  EXPECT_THAT(said_of(a, {30, 40}, Groups::contiguous(int32s(device, {-1, 10, 20, 30}))), decreases);
+  EXPECT_THAT(said_of(random({3, 10, 64}), {3, 10, 40}, Groups::with_counts(int32s(device, {10, -1, 5}))),
+              decreases);
+  const LaunchReport gradient =
+      grouped_matmul_weight_gradient(a, random({30, 40}), DeviceTensor::empty(device, bfloat16, {3, 64, 40}),
+                                     Groups::contiguous(int32s(device, {0, 20, 10, 30})));
+  EXPECT_THAT(gradient.virtual_report.format(), decreases);
+}
+
 TEST(GroupedMatmul, RefusesByName) {
   const Device device = virtual_gpu();
   const auto tensor = [&](DataType dtype, std::vector<int64_t> shape) {

@@ -34,6 +34,11 @@ class GroupRows {
   const Int32& groups;
   Expr begin(const ScalarArg& group) const { return s_begin_.item({min(group, most_ - 1)}); }
   Expr end(const ScalarArg& group) const { return s_end_.item({min(group, most_ - 1)}); }
+  /// What the caller has promised of the rows of a group; the virtual GPU says where it is not so.
+  void promise(const Int32& group, const Int32& begin, const Int32& end) const {
+    assume(group >= groups ||
+           (begin >= 0 && begin <= end));  // the numbers in `rows` do not decrease, counts are not negative
+  }
   /// The rows of the one group, where there is one.
   const Int32* all() const { return all_; }
 
@@ -88,6 +93,7 @@ class GroupTiles {
     } else {
       begin = rows_.begin(group);
       end = rows_.end(group);
+      rows_.promise(group, begin, end);
     }
     down_ = cdiv(max(end - begin, 0), block_m_);
     count_ = down_ * columns_;

@@ -118,6 +118,7 @@ struct HopperWeightGradient {
         const auto [group, in_group] = fast_divmod(tile, num_m_blocks * num_n_blocks);
         const BlockCoord at = compute_block_coord(in_group, num_m_blocks, num_n_blocks, swizzle_size);
         Int32 begin = rows.begin(group), end = rows.end(group);
+        rows.promise(group, begin, end);
         RegisterTensor acc = zeros(float32, {block_m, block_n});
         Int32 last_stage = stages - 1;
         for (Int32 row : range(begin, end, block_k)) {
