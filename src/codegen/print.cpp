@@ -225,12 +225,17 @@ void print_rows(Generator& g, const ir::Op& op, ElementReader& reader, std::span
 
 }  // namespace
 
-void trap_unless(Generator& g, const ir::Op& op, Reg holds, const std::string& what) {
+void trap_unless(Generator& g, const ir::Op& op, Reg holds, const std::string& what,
+                 std::span<const Operand> numbers) {
   Emitter& e = g.e();
   const ptx::LabelId end = e.label("check_end");
   e.branch_if(holds, end);
   const std::string place = op.where.is_known() ? fmt::format("{}:{}: ", op.where.file, op.where.line) : "";
-  print_text(g, escaped(place + what + "\n"));
+  std::vector<Argument> arguments;
+  for (const Operand& n : numbers)
+    arguments.push_back({g.e().to_register(ScalarType::b64, n), ScalarType::b64});
+  call_printf(g, text_address(g, escaped(place) + (numbers.empty() ? escaped(what) : what) + "\n"),
+              arguments);
   e.emit(Op::trap, {}, {});
   e.bind(end);
 }

@@ -128,14 +128,14 @@ TEST(Scatter, ToPermutedPlaces) {
 }
 
 TEST(Gather, AnIndexOutsideIsFound) {
-  for (bool is_shared : {false, true}) {
+  for (const auto& [is_shared, wrong] : {std::pair(false, 64), std::pair(true, 64), std::pair(false, -2)}) {
     Machine machine;
     std::vector<int64_t> at(64, 3);
-    at[37] = 64;
+    at[37] = wrong;
     DeviceTensor x = machine.random(int32, {128}), where = machine.tensor(int32, at),
                  y = machine.output(int32, {64});
     const LaunchReport report = machine.launch(
-        [=](Ptr<int32> x_ptr, Ptr<int32> at_ptr, Ptr<int32> y_ptr) {
+        [is_shared = is_shared](Ptr<int32> x_ptr, Ptr<int32> at_ptr, Ptr<int32> y_ptr) {
           grid(1);
           auto at = load_global(global_view(at_ptr, {64}), {0}, {64});
           auto s_x = shared_tensor(int32, {64});
@@ -148,7 +148,10 @@ TEST(Gather, AnIndexOutsideIsFound) {
         x, where, y);
     ASSERT_FALSE(report.clean());
     const std::string text = report.virtual_report.format();
-    EXPECT_NE(text.find("an index along dimension 0 is outside the tensor"), std::string::npos) << text;
+    EXPECT_NE(
+        text.find(fmt::format("index {} along dimension 0 is outside the tensor, which has 64 there", wrong)),
+        std::string::npos)
+        << text;
   }
 }
 

@@ -217,7 +217,8 @@ TEST(CopyAsyncGather, ReportsIndicesOutside) {
       table, index, y);
   EXPECT_FALSE(report.clean());
   EXPECT_THAT(report.virtual_report.format(),
-              ::testing::HasSubstr("copy_async_gather: an index along dimension 0 is outside the tensor"));
+              ::testing::HasSubstr(
+                  "copy_async_gather: index 8 along dimension 0 is outside the tensor, which has 8 there"));
 }
 
 TEST(Threads, ByNumberInTheirGroup) {

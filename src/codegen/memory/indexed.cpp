@@ -134,7 +134,7 @@ void IndexedTile::check_indices(const Operand& holds) const {
           root < 0 ? Integers::constant(1) : g.ints().sub(view.dims[root].extent, view.dims[root].offset);
     }
     // Compared without a sign: a negative index is too large.
-    Operand outside = 0;
+    Operand outside = 0, found = 0;  // whether there is one, and the last of them
     for (int64_t r = 0; r < tile_.layout().registers(); ++r) {
       if (!tile_.register_index(r)) continue;
       const Operand counts = g.ints().both(holds, is_inside(r, true), e.depth());
@@ -148,15 +148,21 @@ void IndexedTile::check_indices(const Operand& holds) const {
       Operand is_out = e.make(ScalarType::pred, Op::setp, {Mod::ge, type},
                               {e.to_register(bits, at.value), e.to_register(bits, limit.value)});
       if (counts.is_reg()) is_out = e.make(ScalarType::pred, Op::and_, {ScalarType::pred}, {is_out, counts});
+      const Operand number = e.to_register(ScalarType::b64, g.ints().widen(at).value);
+      found = found.is_immediate()
+                  ? number
+                  : Operand(e.make(ScalarType::b64, Op::selp, {ScalarType::b64}, {number, found, is_out}));
       outside = outside.is_immediate()
                     ? is_out
                     : Operand(e.make(ScalarType::pred, Op::or_, {ScalarType::pred}, {outside, is_out}));
     }
     if (outside.is_immediate()) continue;
     const Reg inside = e.make(ScalarType::pred, Op::not_, {ScalarType::pred}, {outside});
-    trap_unless(
-        g, tile_.op(), inside,
-        fmt::format("{}: an index along dimension {} is outside the tensor", tile_.op().info().mnemonic, d));
+    const Operand numbers[] = {found, g.ints().widen(extent).value};
+    trap_unless(g, tile_.op(), inside,
+                fmt::format("{}: index %lld along dimension {} is outside the tensor, which has %lld there",
+                            tile_.op().info().mnemonic, d),
+                numbers);
   }
 }
 
