@@ -114,8 +114,9 @@ HopperLowPrecisionDecode decode_for(int64_t m, const LowPrecisionWeights& w) {
   // starts while the one before ends, two might land on one multiprocessor, and none on another.
   const bool is_shared = is_wide && 2 * stage <= kSharedBytesOfTwo;
   const int64_t stages = is_shared ? kSharedBytesOfTwo / stage : (kSharedBytesOfOne + stage - 1) / stage;
+  const int64_t parts = kernel.split_k > 1 ? 4 * kernel.block_m * rows : 0;  // what the cluster's CTAs send
   kernel.stages =
-      static_cast<int>(std::max<int64_t>(2, std::min({stages, kSharedBytes / stage, int64_t{8}})));
+      static_cast<int>(std::max<int64_t>(2, std::min({stages, (kSharedBytes - parts) / stage, int64_t{8}})));
   return kernel;
 }
 

@@ -77,7 +77,8 @@ struct HopperLowPrecisionDecode {
     auto s_words = shared_tensor(uint32, {stages, row_tiles, k_tiles, words_rows, 256});
     auto s_scales = shared_tensor(dtype, {stages, row_tiles, k_tiles * values, kWeightTileN});
     auto arrived = mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(stages), 1));
-    sync_threads();
+    const SumsOfCluster parts(split_k, 32 * shares.warps(), block_m, part_n);
+    parts.begin();
     griddepcontrol::launch_dependents();
 
     // Starts loading stage number `at` of k; one thread.
@@ -140,9 +141,8 @@ struct HopperLowPrecisionDecode {
     free_shared(s_words);  // all stages have been read
     free_shared(s_x);
     auto s_sums = shared_tensor(float32, {block_m, row_tiles, k_tiles, kWeightTileN});
-    auto s_parts = shared_tensor(float32, {split_k, block_m, part_n});
     store_shared(s_sums.reshape({block_m, rows}), acc.transpose());
-    store_sums(s_sums, s_parts, rank, {m_size, n_size, dtype, offset_m, tile_n * kWeightTileN}, finish, g_c);
+    store_sums(s_sums, parts, rank, {m_size, n_size, dtype, offset_m, tile_n * kWeightTileN}, finish, g_c);
   }
 };
 

@@ -65,7 +65,8 @@ struct HopperLowPrecisionDirect {
     auto s_x = shared_tensor(x_rows.dtype, {turns * stage_k / 64, block_m, 64});
     auto s_scales = shared_tensor(dtype, {row_tiles, turns * k_tiles * values, kWeightTileN});
     auto arrived = mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(turns), 1));
-    sync_threads();
+    const SumsOfCluster parts(split_k, 32 * shares.warps(), block_m, part_n);
+    parts.begin();
     griddepcontrol::launch_dependents();
 
     // Of each plane: [tile of rows, tile of k, warp of the tile, lane, sixteen rows of the warp, word].
@@ -129,9 +130,8 @@ struct HopperLowPrecisionDirect {
     }
 
     auto s_sums = shared_tensor(float32, {block_m, row_tiles, k_tiles, kWeightTileN});
-    auto s_parts = shared_tensor(float32, {split_k, block_m, part_n});
     store_shared(s_sums.reshape({block_m, rows}), acc.transpose());
-    store_sums(s_sums, s_parts, rank, {m_size, n_size, dtype, offset_m, tile_n * kWeightTileN}, finish, g_c);
+    store_sums(s_sums, parts, rank, {m_size, n_size, dtype, offset_m, tile_n * kWeightTileN}, finish, g_c);
   }
 };
 

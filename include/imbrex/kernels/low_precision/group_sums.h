@@ -114,22 +114,63 @@ inline RegisterValue sum_of_tiles(const SharedTensor& s_sums, int first_row, int
   return up_to(up_to, s_sums.shape(2) - 1);
 }
 
-/// Stores what the CTA at `at` has summed, s_sums as above; of a cluster, whose CTAs divide k, each a part of the rows of W,
-/// for which it gets the sums of all. s_parts is [split_k, block_m, rows of a part].
-inline void store_sums(const SharedTensor& s_sums, const SharedTensor& s_parts, const Int32& rank,
+/// Where the CTAs of a cluster, which divide k, give each other their sums: each gets those of a part of the rows of W.
+/// The whole CTA makes it, and begins with it. Of two CTAs one may send what it has while the other is still at its products,
+/// so that this memory is nothing else's, and waits for no more than what it adds: 0.1 to 0.4 us less than barriers of the
+/// cluster before and after. Of more, which would each signal all others, those are faster: 8.2 to 7.5 us for four.
+struct SumsOfCluster {
+  SumsOfCluster(int split_k, int threads, int block_m, int part_n,
+                SourceLocation where = SourceLocation::current())
+      : split_k(split_k), part_n(part_n) {
+    if (split_k == 1) return;
+    s_parts.emplace(shared_tensor(float32, {split_k, block_m, part_n}, where));
+    if (split_k == 2) received.emplace(mbarrier::alloc(int64_t{threads} * split_k, where));
+  }
+
+  /// The CTA's barriers are ready, and the other's.
+  void begin() const {
+    if (received)
+      cluster_sync();
+    else
+      sync_threads();
+  }
+
+  /// Sends every CTA of the cluster its part of s_sums, as above, and gives the sum of what all have sent.
+  RegisterTensor operator()(const SharedTensor& s_sums, const Int32& rank) const {
+    if (received)
+      sync_threads();
+    else
+      cluster_sync();  // the others have started
+    for (int part = 0; part < split_k; ++part) {
+      store_remote_shared((*s_parts)[rank], sum_of_tiles(s_sums, part * part_n, part_n), part);
+      if (received) mbarrier::arrive(remote_barrier(*received, part));
+    }
+    if (received)
+      mbarrier::wait(*received, 0, {.scope = Scope::kCluster});
+    else
+      cluster_sync();
+    RegisterTensor sum = load_shared((*s_parts)[0]);
+    for (int i = 1; i < split_k; ++i) sum += load_shared((*s_parts)[i]);
+    return sum;
+  }
+
+  int split_k, part_n;
+
+ private:
+  std::optional<SharedTensor> s_parts;  // [CTA that sends, block_m, part_n]
+  std::optional<Barrier> received;
+};
+
+/// Stores what the CTA at `at` has summed, s_sums as above; of a cluster, a part of the rows of W.
+inline void store_sums(const SharedTensor& s_sums, const SumsOfCluster& cluster, const Int32& rank,
                        const OutputTile& at, const PackedFinish& finish, const GlobalTensor& g_c) {
-  const auto split_k = static_cast<int>(s_parts.shape(0)), part_n = static_cast<int>(s_parts.shape(2));
-  if (split_k == 1) {
+  const int part_n = cluster.part_n;
+  if (cluster.split_k == 1) {
     sync_threads();
     store_global(g_c, finish(sum_of_tiles(s_sums, 0, part_n), at), {at.row, at.column});
     return;
   }
-  cluster_sync();  // the others have started
-  for (int part = 0; part < split_k; ++part)
-    store_remote_shared(s_parts[rank], sum_of_tiles(s_sums, part * part_n, part_n), part);
-  cluster_sync();
-  RegisterTensor sum = load_shared(s_parts[0]);
-  for (int i = 1; i < split_k; ++i) sum += load_shared(s_parts[i]);
+  const RegisterTensor sum = cluster(s_sums, rank);
   auto column = at.column + rank * part_n;
   store_global(g_c, finish(sum, {at.rows, at.columns, at.dtype, at.row, column}), {at.row, column});
 }
