@@ -7,8 +7,11 @@
 //     forward/HEADS,Q,KV,D,GROUP,CAUSAL[,DV[,SECTION]] :block_kv=128 stages=2
 //     float8/HEADS,Q,KV,D,GROUP,CAUSAL            :block_kv=160 stages=2
 //     step/STEP,HEADS,Q,KV,D                      of the ladder, 0 to 4
-//     latent/BATCH,HEADS,Q,KV,PAGE[,PARTS]        heads of 576 with values of 512
+//     latent/BATCH,HEADS,Q,KV,PAGE[,PARTS[,STEPS]]   heads of 576 with values of 512; of STEPS are added up: 1 a cap, 2 ALiBi, 4 a
+//                                                 window of 1024, 8 sinks
+//     latent8/... the same, of a cache of float8  :block_kv=32 stages=2 float8_stages=3
 //     packed/HEADS,ROWS,SEQUENCES,D,GROUP,CAUSAL  sequences of random lengths, ROWS together
+//     packed8/HEADS,ROWS,SEQUENCES,D,GROUP,CAUSAL[,SCALES]  attention() of them in float8; SCALES 1: of heads, 2: of rows
 //     packback/HEADS,ROWS,SEQUENCES,D,GROUP,CAUSAL
 //     backward/HEADS,Q,KV,D,GROUP,CAUSAL
 //     adding/... without determinism; dall/..., its kernel :stages=3
@@ -24,6 +27,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <iostream>
 #include <map>
 #include <random>
@@ -60,6 +64,16 @@ using kernels::MergeAttention;
 using Forward = kernels::WithScoreOptions<kernels::ForwardAttention>;
 using Decode = kernels::WithScoreOptions<kernels::DecodeAttention>;
 using DecodeFloat8 = kernels::WithScoreOptions<kernels::DecodeFloat8Attention>;
+
+struct LatentFloat8Decode : kernels::WithScoreOptions<kernels::LatentDecodeAttention> {
+  LatentFloat8Decode() : LatentDecodeAttention(for_float8()) {}
+  static auto space() {
+    using K = LatentFloat8Decode;
+    return Space<K>()
+        .choose<&K::helps_early>({false, true})
+        .choose<&K::block_kv, &K::stages, &K::float8_stages>({{32, 2, 3}});
+  }
+};
 
 /// Random numbers without the time that as many take on the host: a few millions, repeated.
 DeviceTensor repeated(const Device& device, DataType dtype, std::vector<int64_t> shape, uint64_t seed,
@@ -180,33 +194,74 @@ class Bench {
     return {us, 4.0 * heads * q * kv * d, 0, difference({heads, q, kv, d, 0, 0})};
   }
 
+  template <class K>
   Timed latent(const std::vector<int64_t>& n, const std::string& configuration) {
+    constexpr bool is_float8 = std::is_same_v<K, LatentFloat8Decode>;
     const DecodeSizes s{n[0], 1, n[1], n[2], n[3], 576};
     const int64_t page = n[4], value_size = 512, rows = s.batches * s.group * s.q_size;
     const int64_t each = page ? (s.capacity + page - 1) / page : 1, pages = s.batches * each;
-    const std::vector<int64_t> cache{pages, 1, page ? page : s.capacity, s.head_size};
-    make({s.batches, s.group, s.q_size, s.head_size}, cache, {1, 1, 8, 8},
-         {s.batches, s.group, s.q_size, value_size});
-    auto kernel =
-        configured<kernels::WithScoreOptions<kernels::LatentDecodeAttention>>(device_, configuration);
-    const int64_t parts = n.size() > 5 && n[5] > 0 ? n[5] : decode_parts(s, device_.multiprocessors(), 64);
+    const int64_t row_bytes = is_float8 ? latent_float8_row_bytes(s.head_size, value_size) : 2 * s.head_size;
+    const std::vector<int64_t> cache{pages, 1, page ? page : s.capacity, row_bytes / (is_float8 ? 1 : 2)};
+    make({s.batches, s.group, s.q_size, s.head_size}, is_float8 ? std::vector<int64_t>{1, 1, 8, 8} : cache,
+         {1, 1, 8, 8}, {s.batches, s.group, s.q_size, value_size});
+    if (is_float8) k_ = float8_cache(cache, value_size);
+    auto kernel = configured<K>(device_, configuration);
+    const int64_t parts =
+        n.size() > 5 && n[5] > 0 ? n[5] : decode_parts(s, device_.multiprocessors(), is_float8 ? 32 : 64);
     auto last = Kernel<MergeAttention>(merge_tiles(parts), device_);
     const DeviceTensor partial = DeviceTensor::empty(device_, float32, {parts, rows, value_size}),
-                       log_sum = DeviceTensor::empty(device_, float32, {parts, rows});
+                       log_sum = DeviceTensor::empty(device_, float32, {parts, rows}),
+                       of_heads = DeviceTensor::from_host(device_, ones(s.group));
     const Pages paged = page ? pages_of(s, each) : Pages{};
     const HeadArguments qs(q_), os(o_);
     const CacheArguments arguments(k_, k_, paged.lengths, paged.table);
+    ScoreArguments steps{.causal = s.q_size > 1, .heads = s.group};
+    steps.slopes = steps.sinks = of_heads.address();
+    const int64_t asked = n.size() > 6 ? n[6] : 0;
+    steps.soft_cap = asked & 1, steps.cap = 30, steps.alibi = asked & 2, steps.window = asked & 4;
+    steps.left = 1023, steps.sink = asked & 8;
     const double us = time([&] {
       kernel(s.batches, s.group, s.q_size, parts, s.head_size, value_size, parts > 1, 0.04f, bfloat16, qs,
-             arguments, LatentFloat8Arguments(false, k_.address(), value_size), os, partial, log_sum,
-             ScoreArguments{
-                 .causal = s.q_size > 1, .heads = s.group, .slopes = q_.address(), .sinks = q_.address()});
+             arguments, LatentFloat8Arguments(is_float8, k_.address(), value_size), os, partial, log_sum,
+             steps);
       if (parts > 1)
         last(s.batches, s.group, s.q_size, parts, value_size, bfloat16, false, partial, log_sum, os,
              log_sum.address());
     });
-    return {us, 2.0 * rows * s.capacity * (s.head_size + value_size),
-            2.0 * s.batches * s.capacity * s.head_size, difference(n)};
+    const int64_t seen = steps.window ? std::min<int64_t>(s.capacity, 1024) : s.capacity;
+    const Timed t{us, 2.0 * static_cast<double>(rows * seen * (s.head_size + value_size)),
+                  static_cast<double>(s.batches * seen * row_bytes), difference(n)};
+    if (is_float8) q_ = DeviceTensor();
+    return t;
+  }
+
+  /// attention() of packed sequences of float8.
+  Timed packed_float8(const std::vector<int64_t>& n) {
+    const int64_t heads = n[0], rows = n[1], d = n[3], heads_kv = heads / n[4],
+                  scales = n.size() > 6 ? n[6] : 0;
+    q_ = DeviceTensor();
+    owners_.clear();
+    const auto make8 = [&](std::vector<int64_t> shape, uint64_t seed) {
+      return repeated(device_, float8_e4m3, std::move(shape), seed, owners_);
+    };
+    const DeviceTensor q8 = make8({heads, rows, d}, 1), k8 = make8({heads_kv, rows, d}, 2),
+                       v8 = make8({heads_kv, rows, d}, 3);
+    o_ = DeviceTensor::empty(device_, bfloat16, {heads, rows, d});
+    double scores = 0;
+    const DeviceTensor at = begins_of(rows, n[2], scores);
+    AttentionOptions options{.causal = n[5] != 0};
+    options.q_begins = options.kv_begins = at;
+    if (scales > 0) {
+      const auto scales_of = [&](int64_t of) {
+        const int64_t blocks = scales == 1 ? 1 : rows / 128 + n[2];
+        const DeviceTensor all = DeviceTensor::from_host(device_, ones(of * blocks));
+        owners_.push_back(all);
+        return scales == 1 ? all : DeviceTensor::view(device_, all.address(), float32, {of, blocks});
+      };
+      options.q_scales = scales_of(heads), options.k_scales = options.v_scales = scales_of(heads_kv);
+    }
+    const double us = time([&] { attention(q8, k8, v8, o_, options); });
+    return {us, 4.0 * static_cast<double>(heads * d) * scores * (options.causal ? 0.5 : 1), 0, difference(n)};
   }
 
   Timed backward(const std::vector<int64_t>& n, bool adds) {
@@ -452,6 +507,28 @@ class Bench {
     q_ = repeated(device_, bfloat16, q, 1, owners_), k_ = repeated(device_, kv_dtype, k, 2, owners_),
     v_ = repeated(device_, kv_dtype, v, 3, owners_), o_ = DeviceTensor::empty(device_, bfloat16, o);
   }
+  /// A cache of float8 of latent attention: some thousand rows, again and again.
+  DeviceTensor float8_cache(const std::vector<int64_t>& shape, int64_t value_size) {
+    const int64_t rows = shape[0] * shape[2], bytes = shape[3], part = std::min<int64_t>(rows, 4096);
+    HostTensor host = HostTensor::random(float8_e4m3, {part, bytes}, 2);
+    const HostTensor rest = HostTensor::random(bfloat16, {64}, 3);
+    for (int64_t row = 0; row < part; ++row) {
+      std::byte* at = host.bytes().data() + row * bytes + value_size;
+      for (int64_t i = 0; i < value_size / 128; ++i) {
+        const float factor = 0.5F + static_cast<float>((row + i) % 128) / 128;
+        std::memcpy(at + 4 * i, &factor, 4);
+      }
+      std::memcpy(at + value_size / 32, rest.bytes().data(), 128);
+    }
+    const DeviceTensor from = DeviceTensor::from_host(device_, host);
+    const DeviceTensor all =
+        DeviceTensor::empty(device_, float8_e4m3, {(rows + part - 1) / part * part, bytes});
+    for (int64_t row = 0; row < rows; row += part)
+      DeviceTensor(all.slice({row, 0}, {part, bytes})).copy_from(from);
+    device_.synchronize();
+    owners_.push_back(all);
+    return DeviceTensor::view(device_, all.address(), float8_e4m3, shape);
+  }
   /// Of the beginning of the result, from that of the first run of this problem: those of one stand next to each other.
   double difference(std::vector<int64_t> problem) {
     problem.resize(6);
@@ -502,23 +579,27 @@ void run(Bench& bench, const std::string& argument) {
   const std::string configuration = colon == std::string::npos ? "" : argument.substr(colon + 1);
   const std::vector<int64_t> n = numbers(std::string_view(argument).substr(slash + 1, colon - slash - 1));
   try {
-    const Timed t = kind == "decode"     ? bench.decode<Decode>(n, configuration)
-                    : kind == "decode8"  ? bench.decode<DecodeFloat8>(n, configuration)
-                    : kind == "backward" ? bench.backward(n, false)
-                    : kind == "adding"   ? bench.backward(n, true)
-                    : kind == "dall"     ? bench.all_gradients(n, configuration)
-                    : kind == "dq"       ? bench.gradients(n, configuration, true)
-                    : kind == "dkv"      ? bench.gradients(n, configuration, false)
-                    : kind == "float8"   ? bench.float8(n, configuration)
-                    : kind == "copy"     ? bench.copy(n)
-                    : kind == "call"     ? bench.call(n)
-                    : kind == "graph"    ? bench.decode_call(n, true)
-                    : kind == "calls"    ? bench.decode_call(n, false)
-                    : kind == "packback" ? bench.packed_backward(n)
-                    : kind == "step"     ? bench.step(n)
-                    : kind == "latent"   ? bench.latent(n, configuration)
-                    : kind == "packed"   ? bench.packed(n, configuration)
-                                         : bench.forward(n, configuration);
+    const Timed t =
+        kind == "decode"     ? bench.decode<Decode>(n, configuration)
+        : kind == "decode8"  ? bench.decode<DecodeFloat8>(n, configuration)
+        : kind == "backward" ? bench.backward(n, false)
+        : kind == "adding"   ? bench.backward(n, true)
+        : kind == "dall"     ? bench.all_gradients(n, configuration)
+        : kind == "dq"       ? bench.gradients(n, configuration, true)
+        : kind == "dkv"      ? bench.gradients(n, configuration, false)
+        : kind == "float8"   ? bench.float8(n, configuration)
+        : kind == "copy"     ? bench.copy(n)
+        : kind == "call"     ? bench.call(n)
+        : kind == "graph"    ? bench.decode_call(n, true)
+        : kind == "calls"    ? bench.decode_call(n, false)
+        : kind == "packback" ? bench.packed_backward(n)
+        : kind == "step"     ? bench.step(n)
+        : kind == "latent"
+            ? bench.latent<kernels::WithScoreOptions<kernels::LatentDecodeAttention>>(n, configuration)
+        : kind == "latent8" ? bench.latent<LatentFloat8Decode>(n, configuration)
+        : kind == "packed8" ? bench.packed_float8(n)
+        : kind == "packed"  ? bench.packed(n, configuration)
+                            : bench.forward(n, configuration);
     fmt::print("{:<60} {:>9.1f} us {:>6.1e}", argument, t.us, t.difference);
     if (t.flop > 0) fmt::print(" {:.0f} TFLOPS", t.flop / t.us / 1e6);
     if (t.bytes > 0) fmt::print(" {:.2f} TB/s", t.bytes / t.us / 1e6);
