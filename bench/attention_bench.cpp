@@ -27,7 +27,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <iostream>
 #include <map>
 #include <random>
@@ -37,6 +36,7 @@
 #include "attention/decode_launch.h"
 #include "attention/kv_arguments.h"
 #include "attention/score_arguments.h"
+#include "attention_operands.h"
 #include "contenders.h"
 #include "imbrex/kernels/attention.h"
 #include "imbrex/kernels/attention/decode.h"
@@ -74,22 +74,6 @@ struct LatentFloat8Decode : kernels::WithScoreOptions<kernels::LatentDecodeAtten
         .choose<&K::block_kv, &K::stages, &K::float8_stages>({{32, 2, 3}});
   }
 };
-
-/// Random numbers without the time that as many take on the host: a few millions, repeated.
-DeviceTensor repeated(const Device& device, DataType dtype, std::vector<int64_t> shape, uint64_t seed,
-                      std::vector<DeviceTensor>& owners) {
-  int64_t n = 1;
-  for (int64_t extent : shape) n *= extent;
-  constexpr int64_t kPart = int64_t{1} << 21;
-  if (n <= kPart) return DeviceTensor::random(device, dtype, std::move(shape), seed);
-  const DeviceTensor part = DeviceTensor::random(device, dtype, {kPart}, seed);
-  const int64_t parts = (n + kPart - 1) / kPart;
-  DeviceTensor all = DeviceTensor::empty(device, dtype, {parts * kPart});
-  for (int64_t i = 0; i < parts; ++i) DeviceTensor(all.slice({i * kPart}, {kPart})).copy_from(part);
-  device.synchronize();
-  owners.push_back(all);
-  return DeviceTensor::view(device, all.address(), dtype, std::move(shape));
-}
 
 template <class K>
 Kernel<K> configured(const Device& device, const std::string& configuration) {
@@ -136,7 +120,7 @@ class Bench {
     q_ = DeviceTensor();
     owners_.clear();
     const auto make8 = [&](std::vector<int64_t> shape, uint64_t seed) {
-      return repeated(device_, float8_e4m3, std::move(shape), seed, owners_);
+      return bench::repeated(device_, float8_e4m3, std::move(shape), seed, owners_);
     };
     const DeviceTensor q8 = make8({heads, q, d}, 1), k8 = make8({heads_kv, kv, d}, 2),
                        v8 = make8({heads_kv, kv, d}, 3),
@@ -204,7 +188,7 @@ class Bench {
     const std::vector<int64_t> cache{pages, 1, page ? page : s.capacity, row_bytes / (is_float8 ? 1 : 2)};
     make({s.batches, s.group, s.q_size, s.head_size}, is_float8 ? std::vector<int64_t>{1, 1, 8, 8} : cache,
          {1, 1, 8, 8}, {s.batches, s.group, s.q_size, value_size});
-    if (is_float8) k_ = float8_cache(cache, value_size);
+    if (is_float8) k_ = bench::latent_float8_cache(device_, cache, value_size, owners_);
     auto kernel = configured<K>(device_, configuration);
     const int64_t parts =
         n.size() > 5 && n[5] > 0 ? n[5] : decode_parts(s, device_.multiprocessors(), is_float8 ? 32 : 64);
@@ -242,7 +226,7 @@ class Bench {
     q_ = DeviceTensor();
     owners_.clear();
     const auto make8 = [&](std::vector<int64_t> shape, uint64_t seed) {
-      return repeated(device_, float8_e4m3, std::move(shape), seed, owners_);
+      return bench::repeated(device_, float8_e4m3, std::move(shape), seed, owners_);
     };
     const DeviceTensor q8 = make8({heads, rows, d}, 1), k8 = make8({heads_kv, rows, d}, 2),
                        v8 = make8({heads_kv, rows, d}, 3);
@@ -273,7 +257,7 @@ class Bench {
     const auto like = [&](const DeviceTensor& t) {
       return DeviceTensor::empty(device_, bfloat16, t.shape());
     };
-    const DeviceTensor d_o = repeated(device_, bfloat16, o_.shape(), 4, owners_), dq = like(q_),
+    const DeviceTensor d_o = bench::repeated(device_, bfloat16, o_.shape(), 4, owners_), dq = like(q_),
                        dk = like(k_), dv = like(v_);
     attention(q_, k_, v_, o_, options);
     const double us = time([&] { attention_backward(q_, k_, v_, o_, d_o, dq, dk, dv, options); });
@@ -299,7 +283,7 @@ class Bench {
     make({heads, q, d}, {heads / group, kv, d}, {heads / group, kv, d}, {heads, q, d});
     const DeviceTensor log_sum = DeviceTensor::empty(device_, float32, {heads, q}),
                        rows = DeviceTensor::empty(device_, float32, {2, heads, padded}),
-                       d_o = repeated(device_, bfloat16, o_.shape(), 4, owners_),
+                       d_o = bench::repeated(device_, bfloat16, o_.shape(), 4, owners_),
                        dk = DeviceTensor::empty(device_, bfloat16, k_.shape()),
                        dv = DeviceTensor::empty(device_, bfloat16, v_.shape());
     ScoreArguments steps;
@@ -340,7 +324,7 @@ class Bench {
     const DeviceTensor log_sum = DeviceTensor::empty(device_, float32, {heads, q}),
                        rows = DeviceTensor::empty(device_, float32, {2, heads, padded}),
                        sums = DeviceTensor::empty(device_, float32, {heads, padded, d}),
-                       d_o = repeated(device_, bfloat16, o_.shape(), 4, owners_),
+                       d_o = bench::repeated(device_, bfloat16, o_.shape(), 4, owners_),
                        dk = DeviceTensor::empty(device_, bfloat16, k_.shape()),
                        dv = DeviceTensor::empty(device_, bfloat16, v_.shape());
     ScoreArguments steps;
@@ -410,7 +394,7 @@ class Bench {
       q_ = DeviceTensor();
       owners_.clear();
       const auto make8 = [&](std::vector<int64_t> shape, uint64_t seed) {
-        return repeated(device_, float8_e4m3, std::move(shape), seed, owners_);
+        return bench::repeated(device_, float8_e4m3, std::move(shape), seed, owners_);
       };
       const DeviceTensor q8 = make8({heads, q, d}, 1), k8 = make8({heads / group, kv, d}, 2),
                          v8 = make8({heads / group, kv, d}, 3);
@@ -456,7 +440,7 @@ class Bench {
     const auto like = [&](const DeviceTensor& t) {
       return DeviceTensor::empty(device_, bfloat16, t.shape());
     };
-    const DeviceTensor d_o = repeated(device_, bfloat16, o_.shape(), 4, owners_), dq = like(q_),
+    const DeviceTensor d_o = bench::repeated(device_, bfloat16, o_.shape(), 4, owners_), dq = like(q_),
                        dk = like(k_), dv = like(v_);
     attention(q_, k_, v_, o_, options);
     const double us = time([&] { attention_backward(q_, k_, v_, o_, d_o, dq, dk, dv, options); });
@@ -504,30 +488,9 @@ class Bench {
       return;
     q_ = k_ = v_ = o_ = DeviceTensor();
     owners_.clear();
-    q_ = repeated(device_, bfloat16, q, 1, owners_), k_ = repeated(device_, kv_dtype, k, 2, owners_),
-    v_ = repeated(device_, kv_dtype, v, 3, owners_), o_ = DeviceTensor::empty(device_, bfloat16, o);
-  }
-  /// A cache of float8 of latent attention: some thousand rows, again and again.
-  DeviceTensor float8_cache(const std::vector<int64_t>& shape, int64_t value_size) {
-    const int64_t rows = shape[0] * shape[2], bytes = shape[3], part = std::min<int64_t>(rows, 4096);
-    HostTensor host = HostTensor::random(float8_e4m3, {part, bytes}, 2);
-    const HostTensor rest = HostTensor::random(bfloat16, {64}, 3);
-    for (int64_t row = 0; row < part; ++row) {
-      std::byte* at = host.bytes().data() + row * bytes + value_size;
-      for (int64_t i = 0; i < value_size / 128; ++i) {
-        const float factor = 0.5F + static_cast<float>((row + i) % 128) / 128;
-        std::memcpy(at + 4 * i, &factor, 4);
-      }
-      std::memcpy(at + value_size / 32, rest.bytes().data(), 128);
-    }
-    const DeviceTensor from = DeviceTensor::from_host(device_, host);
-    const DeviceTensor all =
-        DeviceTensor::empty(device_, float8_e4m3, {(rows + part - 1) / part * part, bytes});
-    for (int64_t row = 0; row < rows; row += part)
-      DeviceTensor(all.slice({row, 0}, {part, bytes})).copy_from(from);
-    device_.synchronize();
-    owners_.push_back(all);
-    return DeviceTensor::view(device_, all.address(), float8_e4m3, shape);
+    q_ = bench::repeated(device_, bfloat16, q, 1, owners_),
+    k_ = bench::repeated(device_, kv_dtype, k, 2, owners_),
+    v_ = bench::repeated(device_, kv_dtype, v, 3, owners_), o_ = DeviceTensor::empty(device_, bfloat16, o);
   }
   /// Of the beginning of the result, from that of the first run of this problem: those of one stand next to each other.
   double difference(std::vector<int64_t> problem) {
