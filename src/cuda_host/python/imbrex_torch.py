@@ -135,6 +135,8 @@ def activate():
     torch.backends.cudnn.enabled = False
     for name in ("enable_flash_sdp", "enable_mem_efficient_sdp", "enable_cudnn_sdp"):
         getattr(torch.backends.cuda, name, lambda _: None)(False)
+    # What torch.empty() makes under torch.use_deterministic_algorithms() is filled by one of PyTorch's own kernels.
+    torch.utils.deterministic.fill_uninitialized_memory = False
     OperatorsOnHost().__enter__()
     # Printing leaves all modes.
     printed = torch._tensor_str._tensor_str

@@ -216,6 +216,28 @@ def attention():
     compare(out, wanted.half(), 2e-3)
 
 
+# Descriptors that the host makes are parameters, whose addresses Triton 3.9 takes in 32 bits.
+@triton.jit
+def transposing_kernel(x, out, ROWS: tl.constexpr, COLS: tl.constexpr):
+    row, column = tl.program_id(0) * ROWS, tl.program_id(1) * COLS
+    out.store([column, row], tl.trans(x.load([row, column])))
+
+
+def descriptors():
+    from triton.tools.tensor_descriptor import TensorDescriptor
+    x = torch.randn(96, 128, device=DEVICE, dtype=torch.float16)
+    out = torch.full((128, 96), float("nan"), device=DEVICE, dtype=torch.float16)
+    transposing_kernel[(3, 2)](TensorDescriptor.from_tensor(x, [32, 64]), TensorDescriptor.from_tensor(out, [64, 32]), 32, 64)
+    compare(out, x.T, 0)
+
+
+# What PyTorch would fill by a kernel of its own.
+def deterministic():
+    torch.use_deterministic_algorithms(True)
+    vector_add()
+    torch.use_deterministic_algorithms(False)
+
+
 # The largest needs more shared memory than there is, and is passed over.
 @triton.autotune([triton.Config({"STAGES": stages}, num_stages=stages) for stages in (64, 2, 4)], key=["n"])
 @triton.jit
@@ -238,6 +260,6 @@ def autotuning():
 
 
 torch.manual_seed(torch.seed() if "--seed" not in sys.argv else 1)
-for part in (vector_add, softmax, matmul, dropout, layer_norm, attention, autotuning):
+for part in (vector_add, softmax, matmul, dropout, layer_norm, attention, autotuning, descriptors, deterministic):
     part()
     print(part.__name__, "ok", flush=True)
