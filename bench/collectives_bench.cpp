@@ -5,8 +5,10 @@
 //
 //   bench_collectives [RANKS [SECONDS [CTAS]]]: no size begins after so many seconds; RANKS virtual:4: see rank_place.h
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <cstdlib>
@@ -28,13 +30,23 @@ namespace {
 constexpr int kCalls = 20, kTurns = 7;
 using Kind = AllReduce::Kind;
 
-/// The collectives of a rank, as all three are called here.
+constexpr int64_t kMostLowLatency = int64_t{1} << 20;
+constexpr std::array kKinds = {Kind::kLowLatency, Kind::kOneShot, Kind::kTwoShot};
+
+/// The collectives of a rank, as all three are called here: all-gather and reduce-scatter the low-latency way and the other.
 struct Collectives {
   Collectives(Communicator& ranks, int ctas)
-      : all_reduce(ranks, ctas), all_gather(ranks, ctas), reduce_scatter(ranks, ctas) {}
+      : all_reduce(ranks, ctas, kMostLowLatency),
+        all_gather{AllGather(ranks, ctas, kMostLowLatency), AllGather(ranks, ctas, 0)},
+        reduce_scatter{ReduceScatter(ranks, ctas, kMostLowLatency), ReduceScatter(ranks, ctas, 0)},
+        most_bytes(std::min(kMostLowLatency, int64_t{ctas} * 8192)) {}
   AllReduce all_reduce;
-  AllGather all_gather;
-  ReduceScatter reduce_scatter;
+  std::array<AllGather, 2> all_gather;
+  std::array<ReduceScatter, 2> reduce_scatter;
+  int64_t most_bytes;  // of a row that goes the low-latency way
+
+  /// Whether n elements go that way.
+  bool takes(int64_t n) const { return n % 2 == 0 && 2 * n <= most_bytes; }
 };
 
 /// The largest error over what bfloat16 allows, of three calls of each with other data in the same memory; n elements per rank.
@@ -59,7 +71,8 @@ double error_of(Communicator& ranks, Collectives& ours, const Numbers& numbers, 
     };
     DeviceTensor out = y.mine(), own = row;
     numbers.fill(x.mine(), 100 * call + me);
-    for (const Kind kind : {Kind::kOneShot, Kind::kTwoShot}) {
+    for (const Kind kind : kKinds) {
+      if (kind == Kind::kLowLatency && !ours.takes(size * n)) continue;
       out.poison();
       ours.all_reduce.prepare(x, y, kind);
       ranks.barrier();
@@ -67,19 +80,23 @@ double error_of(Communicator& ranks, Collectives& ours, const Numbers& numbers, 
       ranks.synchronize();
       compare(out, sum);
     }
-    own.poison();
-    ours.reduce_scatter.prepare(x, row);
-    ranks.barrier();
-    ours.reduce_scatter(x, row).expect_clean();
-    ranks.synchronize();
-    compare(row, [&](int64_t i) { return sum(me * n + i); });
+    for (ReduceScatter& reduce_scatter : ours.reduce_scatter) {
+      own.poison();
+      reduce_scatter.prepare(x, row);
+      ranks.barrier();
+      reduce_scatter(x, row).expect_clean();
+      ranks.synchronize();
+      compare(row, [&](int64_t i) { return sum(me * n + i); });
+    }
     numbers.fill(row, 100 * call + me);
-    out.poison();
-    ours.all_gather.prepare(row, y);
-    ranks.barrier();
-    ours.all_gather(row, y).expect_clean();
-    ranks.synchronize();
-    compare(out, [&](int64_t i) { return element(i / n, i % n); });
+    for (AllGather& all_gather : ours.all_gather) {
+      out.poison();
+      all_gather.prepare(row, y);
+      ranks.barrier();
+      all_gather(row, y).expect_clean();
+      ranks.synchronize();
+      compare(out, [&](int64_t i) { return element(i / n, i % n); });
+    }
     ranks.barrier();
   }
   return worst;
@@ -93,25 +110,33 @@ void time_size(Communicator& ranks, Collectives& ours, const Numbers& numbers, c
   const DeviceTensor row = DeviceTensor::empty(ranks.device(), bfloat16, {n});
   numbers.fill(x.mine(), me);
   numbers.fill(row, size + me);
-  for (const Kind kind : {Kind::kOneShot, Kind::kTwoShot}) ours.all_reduce.prepare(x, y, kind);
-  ours.all_gather.prepare(row, y);
-  ours.reduce_scatter.prepare(x, row);
-  std::vector<RankCalls> calls{
-      [&](int, const Stream& s) { ours.all_reduce(x, y, Kind::kOneShot, s); },
-      [&](int, const Stream& s) { ours.all_reduce(x, y, Kind::kTwoShot, s); },
-      [&](int, const Stream& s) { ours.all_gather(row, y, s); },
-      [&](int, const Stream& s) { ours.reduce_scatter(x, row, s); },
+  // In the order of the table's columns; those that do not go the low-latency way have none there.
+  std::vector<RankCalls> calls;
+  std::vector<size_t> columns;
+  const auto add = [&](size_t column, auto&& call) {
+    calls.emplace_back(std::forward<decltype(call)>(call));
+    columns.push_back(column);
   };
-  if (nccl.is_there()) {
-    calls.emplace_back([&](int, const Stream& s) { nccl.all_reduce(me, x.mine(), y.mine(), s); });
-    calls.emplace_back([&](int, const Stream& s) { nccl.all_gather(me, row, y.mine(), s); });
-    calls.emplace_back([&](int, const Stream& s) { nccl.reduce_scatter(me, x.mine(), row, s); });
+  for (size_t i = 0; i < kKinds.size(); ++i) {
+    if (kKinds[i] == Kind::kLowLatency && !ours.takes(size * n)) continue;
+    ours.all_reduce.prepare(x, y, kKinds[i]);
+    add(i, [&, kind = kKinds[i]](int, const Stream& s) { ours.all_reduce(x, y, kind, s); });
   }
-  std::vector<double> t = microseconds(ranks, timing, calls);
-  t.resize(7, NAN);
-  if (me == 0)
-    fmt::print("| {:>9} | {:6.1f} | {:6.1f} | {:6.1f} | {:6.1f} | {:6.1f} | {:6.1f} | {:6.1f} |\n", bytes,
-               t[0], t[1], t[4], t[2], t[5], t[3], t[6]);
+  for (size_t i = ours.takes(n) ? 0 : 1; i < 2; ++i) {
+    ours.all_gather[i].prepare(row, y);
+    ours.reduce_scatter[i].prepare(x, row);
+    add(4 + i, [&, i](int, const Stream& s) { ours.all_gather[i](row, y, s); });
+    add(7 + i, [&, i](int, const Stream& s) { ours.reduce_scatter[i](x, row, s); });
+  }
+  if (nccl.is_there()) {
+    add(3, [&](int, const Stream& s) { nccl.all_reduce(me, x.mine(), y.mine(), s); });
+    add(6, [&](int, const Stream& s) { nccl.all_gather(me, row, y.mine(), s); });
+    add(9, [&](int, const Stream& s) { nccl.reduce_scatter(me, x.mine(), row, s); });
+  }
+  const std::vector<double> t = microseconds(ranks, timing, calls);
+  std::vector<std::string> cells(10);
+  for (size_t i = 0; i < t.size(); ++i) cells[columns[i]] = fmt::format("{:.1f}", t[i]);
+  if (me == 0) fmt::print("| {:>9} | {:>6} |\n", bytes, fmt::join(cells, " | "));
   std::fflush(stdout);
 }
 
@@ -127,17 +152,19 @@ int main(int argc, char** argv) try {
   run_ranks(place.where(), [&](Communicator& ranks) {
     const bool tells = ranks.rank() == 0;
     Collectives ours(ranks, ctas);
-    for (const int64_t n : {int64_t{1}, int64_t{8191}, place.size(100003, 10)}) {
+    for (const int64_t n : {int64_t{1}, int64_t{2}, int64_t{8192}, place.size(100003, 10)}) {
       const double error = error_of(ranks, ours, numbers, n);
       if (error > 1) throw DeviceError(Diagnostic{{}, fmt::format("WRONG: {} elements", n), {}, ""});
     }
     if (tells)
       fmt::print(
           "{} ranks on {}, {} CTAs each, verified; {}. Microseconds:\n"
-          "| bytes | all-reduce, one-shot | two-shot | NCCL | all-gather | NCCL | reduce-scatter | NCCL |\n"
-          "|---|---|---|---|---|---|---|---|\n",
+          "| bytes | all-reduce, low-latency | one-shot | two-shot | NCCL | all-gather, low-latency | other "
+          "| NCCL "
+          "| reduce-scatter, low-latency | other | NCCL |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
           ranks.size(), ranks.device().name(), ctas, nccl.name());
-    for (int64_t bytes = 4 << 10; bytes <= place.size(256 << 20, 4096); bytes *= bytes < 128 << 20 ? 4 : 2) {
+    for (int64_t bytes = 4 << 10; bytes <= place.size(256 << 20, 4096);
+         bytes *= bytes < 1 << 20 || bytes >= 128 << 20 ? 2 : 4) {
       const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
       if (std::stod(ranks.gather(fmt::format("{}", passed))[0]) > seconds) break;
       time_size(ranks, ours, numbers, nccl, place.timing(kCalls, kTurns), bytes);

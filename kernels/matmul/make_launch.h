@@ -13,6 +13,7 @@
 #include "imbrex/runtime/workspace.h"
 #include "library_kernel.h"
 #include "matmul/matmul_launch.h"
+#include "matmul/set_tiles.h"
 
 namespace imbrex {
 
@@ -70,10 +71,7 @@ struct Scratch<kernels::HopperMatmulStreamK<Steps...>> {
 
 template <class K>
 void set_tile(K& kernel, const Variant& variant) {
-  kernel.block_m = variant.choice.block_m;
-  kernel.block_n = variant.choice.block_n;
-  kernel.block_k = variant.choice.block_k;
-  kernel.stages = variant.choice.stages;
+  set_tile(kernel, variant.choice);
   kernel.a_is_km = variant.a_is_km;
   kernel.b_is_kn = variant.b_is_kn;
 }
@@ -156,17 +154,6 @@ Launch launch_of_parts(K kernel, const Variant& variant, const std::optional<Dev
                 multiply_with(p, p.c, [&](const auto&... all) { multiply->ship(folder, all...); });
                 add_with(p, p.c, [&](const auto&... all) { add->ship(folder, all...); });
               }};
-}
-
-template <class K>
-void set_h8(K& kernel, const MatmulChoice& choice) {
-  kernel.consumers = choice.consumers;
-  kernel.cluster_m = choice.cluster_m;
-  kernel.cluster_n = choice.cluster_n;
-  kernel.split_k = choice.split_k;
-  kernel.swap_ab = choice.swap_ab;
-  kernel.store_stages = choice.store_stages;
-  kernel.takes_turns = choice.takes_turns;
 }
 
 /// `Steps<K>`: kernel template K with the steps that `arguments(product)` stands for.

@@ -11,6 +11,7 @@
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/matmul.h"
 #include "imbrex/runtime/caller_line.h"
+#include "matmul/set_tiles.h"
 #include "tensor_fact.h"
 
 namespace imbrex::parallel {
@@ -74,6 +75,7 @@ MatmulChoice choose_tiles(int64_t m, int64_t n, int64_t k, int multiprocessors, 
     if (c.method != MatmulChoice::Method::kGeneral || c.is_tight || !fits(c)) without.push_back(c);
   MatmulChoice choice = choose_matmul(m, n, k, false, multiprocessors, matrices, without);
   choice.store_stages = 1;
+  choice.takes_turns = false;  // tiles of two consumers go to other ranks in one order
   return choice;
 }
 
@@ -86,16 +88,8 @@ auto& kernel_for(Kernels& kernels, Choice choice, const Device& device) {
   auto& ready = kernels[choice];
   if (ready == nullptr) {
     K kernel;
-    kernel.block_m = choice.block_m;
-    kernel.block_n = choice.block_n;
-    kernel.block_k = choice.block_k;
-    kernel.stages = choice.stages;
-    kernel.consumers = choice.consumers;
-    kernel.cluster_m = choice.cluster_m;
-    kernel.cluster_n = choice.cluster_n;
-    kernel.split_k = choice.split_k;
-    kernel.swap_ab = choice.swap_ab;
-    kernel.store_stages = choice.store_stages;
+    set_tile(kernel, choice);
+    set_h8(kernel, choice);
     ready = std::make_unique<Ready>(kernel, device);
   }
   return *ready;
@@ -162,7 +156,8 @@ GatheredProduct::GatheredProduct(Communicator ranks, const FusedSizes& largest, 
       largest_(largest),
       rows_(
           ranks_.symmetric(largest.dtype, {cdiv(largest.m, ranks.size()) * ranks.size(), largest.k}, where)),
-      gather_(ranks_, where) {}
+      gather_(ranks_, where),
+      small_gather_(ranks_, SmallCollective::kAllGather, Apart<AllGatherKernel<true>>::kCtas) {}
 
 MatmulChoice GatheredProduct::choose(int64_t m, int64_t n, int64_t k) const {
   constexpr int64_t kPiece = 16 << 10;
@@ -194,11 +189,19 @@ LaunchReport GatheredProduct::run_apart(Until until, const DeviceTensor& x, cons
   const int64_t m = c.shape()[0], k = x.shape()[1], n = x.shape()[0] * k;
   const DeviceTensor all = DeviceTensor::view(ranks_.device(), rows_.mine().address(), x.dtype(), {m, k});
   const MatmulOptions steps{.bias = options.bias, .activation = options.activation, .stream = options.stream};
-  const int unit = unit_of_rows(n);
-  LaunchReport gathered =
-      launch(gather_.kernel, until, options.stream, n / unit, unit, gather_.ctas(n),
-             Apart<AllGatherKernel<true>>::kCtas, ranks_.size(), rows_.rank_stride_bytes(), ranks_.rank(),
-             x.dtype(), x, rows_.all().address(), gather_.signals.all().address(), gather_.calls);
+  LaunchReport gathered;
+  if (small_gather_.takes(x.dtype(), n)) {
+    small_gather_.with_kernel(ranks_, x.dtype(), n, x.address(), all.address(), where,
+                              [&](auto& kernel, const auto&... arguments) {
+                                gathered = launch(kernel, until, options.stream, arguments...);
+                              });
+  } else {
+    const int unit = unit_of_rows(n);
+    gathered =
+        launch(gather_.kernel, until, options.stream, n / unit, unit, gather_.ctas(n),
+               Apart<AllGatherKernel<true>>::kCtas, ranks_.size(), rows_.rank_stride_bytes(), ranks_.rank(),
+               x.dtype(), x, rows_.all().address(), gather_.signals.all().address(), gather_.calls);
+  }
   if (until == Until::kCompiled) {
     prepare_matmul(all, b, c, steps);
     return {};
@@ -273,6 +276,8 @@ ScatteredProduct::ScatteredProduct(Communicator ranks, const FusedSizes& largest
     : FusedProduct(ranks, 8192 + 4 * cdiv(cdiv(largest.m, ranks.size()), 64) * cdiv(largest.n, 64), where),
       largest_(largest),
       add_(ranks_, where),
+      small_add_(ranks_, SmallCollective::kAllReduce, Apart<OneShotAllReduce<true>>::kCtas),
+      small_scatter_(ranks_, SmallCollective::kReduceScatter, Apart<OneShotAllReduce<true>>::kCtas),
       partials_(
           ranks_.symmetric(largest.dtype, {ranks_.size(), cdiv(largest.m, ranks_.size()), largest.n}, where)),
       nowhere_(ranks_.symmetric(largest.dtype, {ranks_.size(), largest.n}, where)),
@@ -330,15 +335,23 @@ LaunchReport ScatteredProduct::run_apart(Until until, const DeviceTensor& a, con
   const CallerLine caller(where);
   const Partial partial = multiply(until, a, b, y, options, where, to_all);
   const auto [first, count] = partial.mine;
+  const int64_t n = partial.columns, of_each = (to_all ? a.shape()[0] : partial.rows_of_each) * n;
+  SmallCollectiveCall& small = to_all ? small_add_ : small_scatter_;
+  LaunchReport added;
+  if (a.shape()[0] % (to_all ? 1 : ranks_.size()) == 0 && small.takes(y.dtype(), of_each)) {
+    small.with_kernel(ranks_, y.dtype(), of_each, partials_.mine().address(), y.address(), where,
+                      [&](auto& kernel, const auto&... arguments) {
+                        added = launch(kernel, until, options.stream, arguments...);
+                      });
+    return partial.multiplied.clean() ? added : partial.multiplied;
+  }
   // Without rows a rank adds nothing up, and meets the others.
-  const int64_t offset = count > 0 ? first * partial.columns * y.dtype().bytes() : 0;
+  const int64_t offset = count > 0 ? first * n * y.dtype().bytes() : 0;
   const uint64_t from = partials_.all().address() + static_cast<uint64_t>(offset);
   const uint64_t result = count > 0 ? y.address() : nowhere_.mine().address();
-  const int64_t most_rows = to_all ? count : partial.rows_of_each;
-  LaunchReport added = launch(add_.kernel, until, options.stream, count * partial.columns,
-                              add_.ctas(most_rows * partial.columns), Apart<OneShotAllReduce<true>>::kCtas,
-                              ranks_.size(), partials_.rank_stride_bytes(), ranks_.rank(), y.dtype(), from,
-                              result, add_.signals.all().address(), add_.calls);
+  added = launch(add_.kernel, until, options.stream, count * n, add_.ctas(of_each),
+                 Apart<OneShotAllReduce<true>>::kCtas, ranks_.size(), partials_.rank_stride_bytes(),
+                 ranks_.rank(), y.dtype(), from, result, add_.signals.all().address(), add_.calls);
   return partial.multiplied.clean() ? added : partial.multiplied;
 }
 
@@ -396,12 +409,12 @@ LaunchReport ScatteredProduct::run(Until until, const MatmulChoice& choice, cons
 
 // ---- imbrex/parallel/fused_matmul.h
 
-struct AllGatherMatmul::State {
-  int ranks;
-  GatheredProduct product;
-};
 AllGatherMatmul::AllGatherMatmul(Communicator ranks, const FusedSizes& largest, SourceLocation where)
-    : state_(std::make_shared<State>(State{ranks.size(), GatheredProduct(ranks, largest, where)})) {}
+    : product_(std::make_shared<GatheredProduct>(std::move(ranks), largest, where)) {}
+MatmulReduceScatter::MatmulReduceScatter(Communicator ranks, const FusedSizes& largest, SourceLocation where)
+    : product_(std::make_shared<ScatteredProduct>(std::move(ranks), largest, where)) {}
+MatmulAllReduce::MatmulAllReduce(Communicator ranks, const FusedSizes& largest, SourceLocation where)
+    : product_(std::make_shared<ScatteredProduct>(std::move(ranks), largest, where)) {}
 
 namespace {
 /// An extent, where there is one: operands are checked later.
@@ -409,12 +422,11 @@ int64_t extent(const DeviceTensor& t, size_t d) {
   return t.shape().size() > d ? std::max<int64_t>(t.shape()[d], 1) : 1;
 }
 
-LaunchReport gather(GatheredProduct& product, Until until, int ranks, const DeviceTensor& x,
-                    const DeviceTensor& b, const DeviceTensor& c, const FusedOptions& options,
-                    SourceLocation where) {
+LaunchReport gather(GatheredProduct& product, Until until, const DeviceTensor& x, const DeviceTensor& b,
+                    const DeviceTensor& c, const FusedOptions& options, SourceLocation where) {
   const int64_t m = extent(c, 0), n = extent(c, 1), k = extent(x, 1);
   if (!product.reaches_peers()) return product.run_by_nccl(until, x, b, c, options, where);
-  if (m <= kFewRows && m % ranks == 0) return product.run_apart(until, x, b, c, options, where);
+  if (m <= kFewRows && m % product.ranks() == 0) return product.run_apart(until, x, b, c, options, where);
   return product.run(until, product.choose(m, n, k), x, b, c, options, where);
 }
 LaunchReport scatter(ScatteredProduct& product, Until until, const DeviceTensor& a, const DeviceTensor& b,
@@ -432,43 +444,31 @@ LaunchReport scatter(ScatteredProduct& product, Until until, const DeviceTensor&
 
 LaunchReport AllGatherMatmul::operator()(const DeviceTensor& x, const DeviceTensor& b, const DeviceTensor& c,
                                          const FusedOptions& options, SourceLocation where) {
-  return gather(state_->product, Until::kLaunched, state_->ranks, x, b, c, options, where);
+  return gather(*product_, Until::kLaunched, x, b, c, options, where);
 }
 void AllGatherMatmul::prepare(const DeviceTensor& x, const DeviceTensor& b, const DeviceTensor& c,
                               const FusedOptions& options, SourceLocation where) {
-  gather(state_->product, Until::kCompiled, state_->ranks, x, b, c, options, where);
+  gather(*product_, Until::kCompiled, x, b, c, options, where);
 }
-
-struct MatmulReduceScatter::State {
-  ScatteredProduct product;
-};
-MatmulReduceScatter::MatmulReduceScatter(Communicator ranks, const FusedSizes& largest, SourceLocation where)
-    : state_(std::make_shared<State>(State{ScatteredProduct(std::move(ranks), largest, where)})) {}
 
 LaunchReport MatmulReduceScatter::operator()(const DeviceTensor& a, const DeviceTensor& b,
                                              const DeviceTensor& y, const FusedOptions& options,
                                              SourceLocation where) {
-  return scatter(state_->product, Until::kLaunched, a, b, y, options, where);
+  return scatter(*product_, Until::kLaunched, a, b, y, options, where);
 }
 void MatmulReduceScatter::prepare(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& y,
                                   const FusedOptions& options, SourceLocation where) {
-  scatter(state_->product, Until::kCompiled, a, b, y, options, where);
+  scatter(*product_, Until::kCompiled, a, b, y, options, where);
 }
-
-struct MatmulAllReduce::State {
-  ScatteredProduct product;
-};
-MatmulAllReduce::MatmulAllReduce(Communicator ranks, const FusedSizes& largest, SourceLocation where)
-    : state_(std::make_shared<State>(State{ScatteredProduct(std::move(ranks), largest, where)})) {}
 
 LaunchReport MatmulAllReduce::operator()(const DeviceTensor& a, const DeviceTensor& b,
                                          const SymmetricTensor& y, const FusedOptions& options,
                                          SourceLocation where) {
-  return scatter(state_->product, Until::kLaunched, a, b, y.mine(), options, where, &y);
+  return scatter(*product_, Until::kLaunched, a, b, y.mine(), options, where, &y);
 }
 void MatmulAllReduce::prepare(const DeviceTensor& a, const DeviceTensor& b, const SymmetricTensor& y,
                               const FusedOptions& options, SourceLocation where) {
-  scatter(state_->product, Until::kCompiled, a, b, y.mine(), options, where, &y);
+  scatter(*product_, Until::kCompiled, a, b, y.mine(), options, where, &y);
 }
 
 }  // namespace imbrex::parallel

@@ -82,7 +82,7 @@ struct Apart {
 class GatheredProduct : public FusedProduct {
  public:
   GatheredProduct(Communicator ranks, const FusedSizes& largest, SourceLocation where);
-  /// The same by AllGatherKernel and imbrex::matmul. Every rank has equally many rows.
+  /// The same by an all-gather and imbrex::matmul. Every rank has equally many rows.
   LaunchReport run_apart(Until until, const DeviceTensor& x, const DeviceTensor& b, const DeviceTensor& c,
                          const FusedOptions& options, SourceLocation where);
   /// The same by NCCL and imbrex::matmul, where kernels do not reach the other ranks.
@@ -103,13 +103,14 @@ class GatheredProduct : public FusedProduct {
   FusedSizes largest_;
   SymmetricTensor rows_;  // all of them, [m, k], and room for as many of each rank
   Apart<AllGatherKernel<true>> gather_;
+  SmallCollectiveCall small_gather_;
   std::map<MatmulChoice, std::unique_ptr<TiledKernel<K>>> kernels_;
 };
 
 class ScatteredProduct : public FusedProduct {
  public:
   ScatteredProduct(Communicator ranks, const FusedSizes& largest, SourceLocation where);
-  /// The same by imbrex::matmul and OneShotAllReduce, of the rank's rows or of all. Without steps.
+  /// The same by imbrex::matmul and a sum of the rank's rows or of all. Without steps.
   LaunchReport run_apart(Until until, const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& y,
                          const FusedOptions& options, SourceLocation where, bool to_all);
   /// The same by imbrex::matmul and NCCL, where kernels do not reach the other ranks: y are the rank's rows, or all.
@@ -137,6 +138,7 @@ class ScatteredProduct : public FusedProduct {
 
   FusedSizes largest_;
   Apart<OneShotAllReduce<true>> add_;
+  SmallCollectiveCall small_add_, small_scatter_;
   SymmetricTensor partials_;  // [ranks, rows of a rank, n]
   SymmetricTensor nowhere_;   // [ranks, n], where ranks without rows store a result, each its own row
   std::map<MatmulChoice, std::unique_ptr<TiledKernel<K>>> kernels_;

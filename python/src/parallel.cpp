@@ -76,7 +76,7 @@ class Group {
     return collective("all_reduce", call, x, out, [&](const DeviceTensor& from, const DeviceTensor& to, At where) {
       const SymmetricTensor sent = buffer(0, x.dtype, shape_of(x), where), sum = buffer(1, x.dtype, shape_of(x), where);
       copy(sent.mine(), from, call);
-      if (!all_reduce_) all_reduce_.emplace(ranks_, kCtas, where);
+      if (!all_reduce_) all_reduce_.emplace(ranks_, kCtas, std::nullopt, where);
       LaunchReport report = (*all_reduce_)(sent, sum, AllReduce::Kind::kAuto, call.stream(), where);
       copy(to, sum.mine(), call);
       return report;
@@ -95,7 +95,7 @@ class Group {
     return collective("all_gather", call, x, out, [&](const DeviceTensor& from, const DeviceTensor& to, At where) {
       const DeviceTensor row = buffer(0, x.dtype, shape_of(x), where).mine();
       copy(row, from, call);
-      if (!all_gather_) all_gather_.emplace(ranks_, kCtas, where);
+      if (!all_gather_) all_gather_.emplace(ranks_, kCtas, std::nullopt, where);
       LaunchReport report = (*all_gather_)(row, buffer(1, x.dtype, rows, where), call.stream(), where);
       copy(to, buffer(1, x.dtype, shape, where).mine(), call);
       return report;
@@ -116,7 +116,7 @@ class Group {
     return collective("reduce_scatter", call, x, out, [&](const DeviceTensor& from, const DeviceTensor& to, At where) {
       copy(buffer(0, x.dtype, shape_of(x), where).mine(), from, call);
       const DeviceTensor sum = buffer(1, x.dtype, shape, where).mine();
-      if (!reduce_scatter_) reduce_scatter_.emplace(ranks_, kCtas, where);
+      if (!reduce_scatter_) reduce_scatter_.emplace(ranks_, kCtas, std::nullopt, where);
       LaunchReport report = (*reduce_scatter_)(buffer(0, x.dtype, rows, where), sum, call.stream(), where);
       copy(to, sum, call);
       return report;

@@ -121,12 +121,18 @@ TEST(GatherForms, AreTakenByPtxasOnEveryTarget) {
   }
 }
 
-/// What nobody uses is not asked for, and neighbouring elements go together.
+/// What nobody uses is not asked for, and neighbouring elements go together. An exchange for nothing is a store, an update
+/// that changes nothing a load.
 TEST(AtomicForms, AreTheCheapestThatDo) {
-  const auto ptx = [](const char* target, const std::string& type, const char* kind, bool used) {
+  const auto ptx = [](const char* target, const std::string& type, const char* kind, bool used,
+                      const std::string& more = "", const std::string& value = "%t_{}") {
     std::string body = fmt::format(
-        "%o: register<{0}, [1024]> = atomic %g_{0}, %t_{0}, %zero {{kind = \"{1}\", dims = [0]}}\n", type,
-        kind);
+        "%nothing: register<{0}, [1024]> = broadcast %no_{0} {{shape = [1024]}}\n"
+        "%o: register<{0}, [1024]> = atomic %g_{0}, {2}, %zero {{kind = \"{1}\", dims = [0]{3}}}\n",
+        type, kind, fmt::format(fmt::runtime(value), type), more);
+    body = fmt::format("%no_{0}: {0} = const {{{1} = 0}}\n", type,
+                       type.find("float") == type.npos ? "int" : "float") +
+           body;
     if (used) body += fmt::format("store_global %g_{}, %o, %zero {{dims = [0]}}\n", type);
     return compile(kernel(target, body)).ptx;
   };
@@ -137,7 +143,18 @@ TEST(AtomicForms, AreTheCheapestThatDo) {
   EXPECT_THAT(ptx("sm_90a", "float16", "add", false), HasSubstr("red.global.add.noftz.v4.f16x2"));
   EXPECT_THAT(ptx("sm_90a", "bfloat16", "add", true), HasSubstr("atom.global.add.noftz.v4.bf16x2"));
   EXPECT_THAT(ptx("sm_90a", "int32", "max", false), HasSubstr("red.global.max.s32"));
-  EXPECT_THAT(ptx("sm_90a", "uint64", "exch", false), HasSubstr("atom.global.exch.b64"));
+  EXPECT_THAT(ptx("sm_90a", "uint64", "exch", true), HasSubstr("atom.global.exch.b64"));
+  EXPECT_THAT(ptx("sm_90a", "uint64", "exch", false), HasSubstr("st.relaxed.gpu.global.v2.b64"));
+  EXPECT_THAT(ptx("sm_90a", "int32", "exch", false, ", scope = \"sys\""),
+              HasSubstr("st.relaxed.sys.global.v4.b32"));
+  EXPECT_THAT(ptx("sm_90a", "int32", "exch", false, ", sem = \"release\""),
+              HasSubstr("st.release.gpu.global.v4.b32"));
+  EXPECT_THAT(ptx("sm_90a", "int32", "exch", false, ", sem = \"acq_rel\""), HasSubstr("atom.acq_rel"));
+  EXPECT_THAT(ptx("sm_90a", "uint64", "or", true, ", scope = \"sys\"", "%nothing"),
+              HasSubstr("ld.relaxed.sys.global.v2.b64"));
+  EXPECT_THAT(ptx("sm_90a", "uint64", "or", true), HasSubstr("atom.global.or.b64"));
+  EXPECT_THAT(ptx("sm_90a", "uint64", "or", true, ", sem = \"release\"", "%nothing"),
+              HasSubstr("atom.release"));
 }
 
 }  // namespace

@@ -95,6 +95,24 @@ void read_store_wait(Places& places) {
     if (!places.f.body[i].has(Mod::read)) places.add(i, [&](Edit& e) { e.add_words(i, 0, {Mod::read}); });
   });
 }
+/// A word that carries its own signal, stored or looked at.
+template <class Body>
+void each_word(Places& places, Body&& body) {
+  for (const Op op : {Op::st, Op::ld})
+    places.each(op, [&](size_t i) {
+      const ptx::Instruction& insn = places.f.body[i];
+      if (insn.has(Mod::relaxed) && insn.has(Mod::sys)) places.add(i, [&](Edit& e) { body(e, i); });
+    });
+}
+void narrow_word(Places& places) {
+  each_word(places, [](Edit& e, size_t i) { e.replace(i, Mod::sys, Mod::gpu); });
+}
+void weak_word(Places& places) {
+  each_word(places, [](Edit& e, size_t i) {
+    e.remove_word(i, Mod::relaxed);
+    e.remove_word(i, Mod::sys);
+  });
+}
 constexpr Rule kRules[] = {
     {"drop-signal-wait", "a signal is not waited for", drop_wait},
     {"stale-signal", "the signal of the call before is taken for this one's", stale_wait},
@@ -106,6 +124,8 @@ constexpr Rule kRules[] = {
     {"early-signal", "a signal is set before the group is through, or its stores are", early_signal},
     {"drop-store-wait", "stores are not waited for before the signal", drop_store_wait},
     {"read-store-wait", "stores are waited for only until they have read", read_store_wait},
+    {"narrow-word", "a word that carries its signal is stored or read for its GPU alone", narrow_word},
+    {"weak-word", "a word that carries its signal is stored or read as any other", weak_word},
 };
 
 }  // namespace

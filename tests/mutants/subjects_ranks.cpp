@@ -3,6 +3,7 @@
 #include "imbrex/kernels/matmul/matmul_h8.h"
 #include "imbrex/parallel/all_reduce.h"
 #include "imbrex/parallel/experts.h"
+#include "imbrex/parallel/small_collectives.h"
 #include "mutants/subject.h"
 
 namespace imbrex::mutants {
@@ -36,6 +37,17 @@ Subject exchanged() {
   Subject subject = make_subject(
       "meetings", 1, Exchanged(), kRanks, rank_stride_bytes(), RankNumber(), out(float32, {64}).on_all(),
       zeroed(float32, {64}), zeroed(int32, {2 * kRanks, 1}).on_all().unread(), zeroed(int32, {1}).unread());
+  subject.ranks = kRanks;
+  return subject;
+}
+
+/// An all-reduce by words that carry their signal, of one CTA.
+Subject flagged() {
+  constexpr int n = 128;
+  Subject subject = make_subject(
+      "low latency", 1, parallel::SmallCollectiveKernel<true>(), parallel::SmallCollective::kAllReduce,
+      n / 16, 16, 1, 1, n, kRanks, rank_stride_bytes(), RankNumber(), float32, in(float32, {n}),
+      out(float32, {n}), zeroed(int32, {2 * kRanks * n * 2}).on_all().unread(), zeroed(int32, {1}).unread());
   subject.ranks = kRanks;
   return subject;
 }
@@ -158,6 +170,7 @@ Subject scattered(const char* name) {
 std::vector<Subject> rank_subjects() {
   std::vector<Subject> all;
   all.push_back(exchanged());
+  all.push_back(flagged());
   all.push_back(gathered());
   all.push_back(scattered("reduce-scatter"));
   for (Subject& subject : expert_subjects()) all.push_back(std::move(subject));

@@ -97,6 +97,32 @@ TEST(AllReduce, AddsUpTheTensorsOfAllRanks) {
       check_all_reduce(ranks, 5003, kind, float32, 1 + static_cast<uint64_t>(ranks), 2);
 }
 
+TEST(AllReduce, OfFewBytesGoesOneWay) {
+  for (const auto& [ranks, n] : {std::pair{1, 1}, {2, 4096}, {3, 511}, {4, 1025}, {8, 7}})
+    check_all_reduce(ranks, n, AllReduce::Kind::kLowLatency, float32, 1 + static_cast<uint64_t>(n), 2);
+  for (const int64_t n : {2, 1022, 2050, 4096})
+    check_all_reduce(2, n, AllReduce::Kind::kLowLatency, n % 4 == 0 ? float16 : bfloat16,
+                     static_cast<uint64_t>(n), 2);
+}
+
+TEST(AllReduce, OfFewBytesIsCleanUnderFiftySeeds) {
+  for (uint64_t seed = 0; seed < 50; ++seed)
+    check_all_reduce(seed % 2 == 0 ? 2 : 3, 200, AllReduce::Kind::kLowLatency,
+                     seed % 4 < 2 ? float32 : float16, seed, 2);
+}
+
+TEST(AllReduce, OfMoreThanWordsCanCarryIsRefused) {
+  for (const auto& [dtype, n] : {std::pair{float32, 4097}, std::pair{float16, 3}, std::pair{float64, 2}})
+    EXPECT_THAT(error_of([dtype = dtype, n = n] {
+                  run_ranks(Ranks::virtual_node(1, options(0)), [&](Communicator& communicator) {
+                    const SymmetricTensor x = communicator.symmetric(dtype, {n});
+                    AllReduce(communicator, 2)(x, communicator.symmetric(dtype, {n}),
+                                               AllReduce::Kind::kLowLatency);
+                  });
+                }),
+                HasSubstr("carries at most 16384 bytes"));
+}
+
 TEST(AllReduce, HoldsForSizesThatNothingDivides) {
   for (const int64_t n : {1, 7, 2047, 2049, 12289})
     for (const AllReduce::Kind kind : {AllReduce::Kind::kOneShot, AllReduce::Kind::kTwoShot})
@@ -109,7 +135,10 @@ TEST(AllReduce, IsCleanUnderFiftySeeds) {
                      seed % 4 < 2 ? AllReduce::Kind::kOneShot : AllReduce::Kind::kTwoShot, float32, seed, 2);
 }
 
-/// Calls of both kinds by turns, on the same memory, by ranks that are late by random times.
+constexpr AllReduce::Kind kKinds[] = {AllReduce::Kind::kOneShot, AllReduce::Kind::kTwoShot,
+                                      AllReduce::Kind::kLowLatency};
+
+/// Calls of all kinds by turns, on the same memory, by ranks that are late by random times.
 void check_many_calls(const Ranks& where, int64_t calls) {
   constexpr int64_t n = 3001;
   constexpr size_t kInputs = 5;
@@ -124,21 +153,20 @@ void check_many_calls(const Ranks& where, int64_t calls) {
   run_ranks(where, [&](Communicator& communicator) {
     const auto rank = static_cast<size_t>(communicator.rank());
     const Device& device = communicator.device();
-    AllReduce all_reduce(communicator, 2);
+    AllReduce all_reduce(communicator, 3);
     const SymmetricTensor x = communicator.symmetric(float32, {n}), y = communicator.symmetric(float32, {n});
     const DeviceTensor history = DeviceTensor::empty(device, float32, {calls, n});
     std::vector<DeviceTensor> in;
     for (const std::vector<HostTensor>& input : inputs)
       in.push_back(DeviceTensor::from_host(device, input[rank]));
-    all_reduce.prepare(x, y, AllReduce::Kind::kOneShot);
-    all_reduce.prepare(x, y, AllReduce::Kind::kTwoShot);
+    for (const AllReduce::Kind kind : kKinds) all_reduce.prepare(x, y, kind);
     communicator.barrier();
     std::mt19937 random(static_cast<unsigned>(rank));
     for (int64_t call = 0; call < calls; ++call) {
       if (random() % 4 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 200));
       DeviceTensor mine = x.mine(), row = history[call];
       mine.copy_from(in[static_cast<size_t>(call) % kInputs]);
-      all_reduce(x, y, call % 3 == 0 ? AllReduce::Kind::kOneShot : AllReduce::Kind::kTwoShot).expect_clean();
+      all_reduce(x, y, kKinds[call / 2 % 3]).expect_clean();
       row.copy_from(y.mine());
     }
     communicator.synchronize();
@@ -171,7 +199,7 @@ TEST(AllReduce, RefusesTensorsThatDiffer) {
               HasSubstr("x and y differ in type or shape"));
 }
 
-void check_rows(const Ranks& where, int64_t n, uint64_t seed) {
+void check_rows(const Ranks& where, int64_t n, uint64_t seed, int64_t low_latency_bytes) {
   const int ranks = where.count();
   SCOPED_TRACE(::testing::Message() << ranks << " ranks, " << n << " elements, seed " << seed);
   std::vector<HostTensor> inputs, gathered(static_cast<size_t>(ranks)), sums(static_cast<size_t>(ranks));
@@ -179,8 +207,8 @@ void check_rows(const Ranks& where, int64_t n, uint64_t seed) {
     inputs.push_back(HostTensor::random(float32, {n}, 1 + seed * 100 + static_cast<uint64_t>(rank)));
   run_ranks(where, [&](Communicator& communicator) {
     const auto rank = static_cast<size_t>(communicator.rank());
-    AllGather all_gather(communicator, 2);
-    ReduceScatter reduce_scatter(communicator, 2);
+    AllGather all_gather(communicator, 2, low_latency_bytes);
+    ReduceScatter reduce_scatter(communicator, 2, low_latency_bytes);
     const DeviceTensor x = DeviceTensor::from_host(communicator.device(), inputs[rank]);
     DeviceTensor sum = DeviceTensor::empty(communicator.device(), float32, {n});
     const SymmetricTensor y = communicator.symmetric(float32, {ranks, n});
@@ -209,7 +237,13 @@ void check_rows(const Ranks& where, int64_t n, uint64_t seed) {
 
 TEST(AllGatherAndReduceScatter, MoveAndAddTheRowsOfAllRanks) {
   for (const auto& [ranks, n] : {std::pair{2, 9001}, {3, 1}, {3, 1001}, {8, 515}})
-    for (uint64_t seed = 0; seed < 2; ++seed) check_rows(Ranks::virtual_node(ranks, options(seed)), n, seed);
+    for (uint64_t seed = 0; seed < 2; ++seed)
+      check_rows(Ranks::virtual_node(ranks, options(seed)), n, seed, 0);
+}
+TEST(AllGatherAndReduceScatter, MoveAndAddFewBytesOneWay) {
+  for (const auto& [ranks, n] : {std::pair{2, 2048}, {3, 1}, {3, 1001}, {8, 515}})
+    for (uint64_t seed = 0; seed < 2; ++seed)
+      check_rows(Ranks::virtual_node(ranks, options(seed)), n, seed, int64_t{1} << 20);
 }
 
 /// Rank r's y becomes the tile of rank r + 1, fetched by TMA, and its z that of rank r - 1, which stores it there by TMA.
@@ -429,9 +463,10 @@ TEST(RunRanks, AKernelThatWaitsForARankThatEndedIsFoundOnAllRanks) {
     AllReduce all_reduce(communicator, 1);
     SymmetricTensor x = communicator.symmetric(float32, {64});
     SymmetricTensor y = communicator.symmetric(float32, {64});
-    all_reduce.prepare(x, y);
+    const auto kind = AllReduce::Kind::kOneShot;
+    all_reduce.prepare(x, y, kind);
     std::string& report = reports[static_cast<size_t>(communicator.rank())];
-    if (communicator.rank() < 2) report = all_reduce(x, y).virtual_report.format();
+    if (communicator.rank() < 2) report = all_reduce(x, y, kind).virtual_report.format();
   });
   for (const int rank : {0, 1})
     EXPECT_THAT(reports[static_cast<size_t>(rank)],
@@ -460,12 +495,18 @@ TEST(OnTwoGpus, AllReduceAddsUp) {
     for (const int64_t n : {1, 5003, 3000001})
       for (const AllReduce::Kind kind : {AllReduce::Kind::kOneShot, AllReduce::Kind::kTwoShot})
         check_all_reduce(Ranks::cuda(ranks).patience(20), n, kind, bfloat16, static_cast<uint64_t>(n), 64);
+  for (const int ranks : gpu_counts())
+    for (const int64_t n : {2, 5002, 131072})
+      check_all_reduce(Ranks::cuda(ranks).patience(20), n, AllReduce::Kind::kLowLatency, bfloat16,
+                       static_cast<uint64_t>(n), 64);
 }
 
 TEST(OnTwoGpus, RowsAreGatheredAndAddedUp) {
   if (Ranks::cuda_devices() < 2) IMBREX_SKIP(two_gpus);
   for (const int ranks : gpu_counts())
-    for (const int64_t n : {1, 1001, 1000003}) check_rows(Ranks::cuda(ranks).patience(20), n, 1);
+    for (const int64_t n : {1, 1001, 1000003})
+      for (const int64_t low_latency_bytes : {int64_t{0}, int64_t{1} << 20})
+        check_rows(Ranks::cuda(ranks).patience(20), n, 1, low_latency_bytes);
 }
 
 TEST(OnTwoGpus, TmaReachesTheTilesOfPeers) {

@@ -234,6 +234,9 @@ TEST(Processes, ARankThatEndsBeforeAllHaveComeIsNamedAtOnce) {
 TEST(Processes, AKernelThatWaitsForARankThatEndedIsFound) {
   EXPECT_THAT(run("waits for one that ended", 2)[0].output,
               AllOf(HasSubstr("endless-run"), HasSubstr("signal::wait"), HasSubstr("rank 0")));
+  EXPECT_THAT(
+      run("waits for words of one that ended", 2)[0].output,
+      AllOf(HasSubstr("endless-run"), HasSubstr("having last looked at"), HasSubstr("rank 1 has ended")));
 }
 
 TEST(Processes, ErrorsOfTheVirtualGpuReachTheRankThatMadeThem) {

@@ -46,10 +46,22 @@ void await_note(int rank) {
   std::filesystem::remove(note_of(rank));
 }
 
+/// Rank 1 does not make the call.
+void wait_in_vain(Communicator& ranks, AllReduce::Kind kind) {
+  AllReduce all_reduce(ranks, 1);
+  const SymmetricTensor x = ranks.symmetric(float32, {64}), y = ranks.symmetric(float32, {64});
+  all_reduce.prepare(x, y, kind);
+  if (ranks.rank() == 1) return;
+  DeviceTensor mine = x.mine();
+  mine.copy_from(HostTensor(float32, {64}));
+  std::printf("%s\n", all_reduce(x, y, kind).virtual_report.format().c_str());
+}
+
 /// All-reduces of several sizes and kinds, compared with sums in float64; the second by a captured graph.
 void all_reduces(Communicator& ranks) {
   for (const int64_t n : {1, 777, 9001})
-    for (const AllReduce::Kind kind : {AllReduce::Kind::kOneShot, AllReduce::Kind::kTwoShot}) {
+    for (const AllReduce::Kind kind :
+         {AllReduce::Kind::kOneShot, AllReduce::Kind::kTwoShot, AllReduce::Kind::kAuto}) {
       AllReduce all_reduce(ranks, 2);
       const SymmetricTensor x = ranks.symmetric(float32, {n}), y = ranks.symmetric(float32, {n});
       const Stream stream = Stream::create(ranks.device());
@@ -313,14 +325,9 @@ const std::map<std::string, std::function<void(Communicator&)>> rank_bodies = {
        std::printf("%s", error_of([&] { ranks.barrier(); }).c_str());
        if (ranks.rank() == 0) leave_note(0);
      }},
-    {"waits for one that ended",
-     [](Communicator& ranks) {
-       AllReduce all_reduce(ranks, 1);
-       const SymmetricTensor x = ranks.symmetric(float32, {64}), y = ranks.symmetric(float32, {64});
-       all_reduce.prepare(x, y);
-       if (ranks.rank() == 1) return;
-       std::printf("%s\n", all_reduce(x, y).virtual_report.format().c_str());
-     }},
+    {"waits for one that ended", [](Communicator& ranks) { wait_in_vain(ranks, AllReduce::Kind::kOneShot); }},
+    {"waits for words of one that ended",
+     [](Communicator& ranks) { wait_in_vain(ranks, AllReduce::Kind::kLowLatency); }},
     {"calls that are wrong",
      [](Communicator& ranks) {
        std::printf("%s", error_of([&] { PtxModule(ranks.device(), "no PTX"); }).c_str());

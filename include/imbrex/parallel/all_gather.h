@@ -3,15 +3,9 @@
 // all_reduce.h. Together they are an all-reduce, with work on the parts in between.
 #pragma once
 
-#include <numeric>
-
 #include "imbrex/parallel/all_reduce.h"
 
 namespace imbrex::parallel {
-
-/// A row of n elements as so many units of elements: a kernel that knows the unit moves rows, which begin at multiples of n, by
-/// as many bytes at once as it allows.
-inline int unit_of_rows(int64_t n) { return static_cast<int>(std::gcd(n, int64_t{16})); }
 
 /// Every rank's y is the x of all ranks, [ranks, n]: each stores its own to all.
 template <bool kOverlaps>
@@ -71,15 +65,18 @@ struct ReduceScatterKernel {
 };
 
 /// What AllGather and ReduceScatter share. Made and used by every rank alike; calls, graphs and preparing as AllReduce.
-template <template <bool> class K>
+template <template <bool> class K, SmallCollective kSmall>
 class RowCollective {
  public:
-  /// At most `ctas` of each rank take part, fewer for small tensors; a GPU must hold them all at once.
-  explicit RowCollective(Communicator ranks, int ctas = 128, SourceLocation where = SourceLocation::current())
+  /// At most `ctas` of each rank take part, fewer for small tensors; a GPU must hold them all at once. Rows of at most
+  /// `low_latency_bytes` (SmallCollectiveCall::fastest_bytes()) go as words that carry their signal (small_collectives.h).
+  explicit RowCollective(Communicator ranks, int ctas = 128, std::optional<int64_t> low_latency_bytes = {},
+                         SourceLocation where = SourceLocation::current())
       : ranks_(std::move(ranks)),
         ctas_(ctas),
         signals_(ranks_.signals(MeetingsOfCtas::signals(2, ctas, ranks_.size()), where)),
         calls_(DeviceTensor::from_host(ranks_.device(), HostTensor(int32, {ctas}))),
+        small_(ranks_, kSmall, ctas, low_latency_bytes),
         kernel_(ranks_.device()) {}
 
  protected:
@@ -98,6 +95,11 @@ class RowCollective {
     const int64_t n = row.bytes() * 8 / row.dtype().bits();
     ranks_.agree(name, row.dtype(), {n}, where);
     if (!ranks_.reaches_peers()) return;  // NCCL's kernels do it
+    if (small_.takes(row.dtype(), n)) {
+      const uint64_t of_row = row.address(), of_rows = rows.mine().address();
+      return small_.with_kernel(ranks_, row.dtype(), n, x_is_row ? of_row : of_rows,
+                                x_is_row ? of_rows : of_row, where, body);
+    }
     const uint64_t of_row = row.address(), of_rows = rows.all().address();
     const int64_t ctas = std::clamp<int64_t>(cdiv(n, K<true>().block), 1, ctas_);
     const int unit = unit_of_rows(n);
@@ -131,10 +133,11 @@ class RowCollective {
   int ctas_;
   SymmetricTensor signals_;
   DeviceTensor calls_;
+  SmallCollectiveCall small_;
   OverlappingKernel<K> kernel_;
 };
 
-class AllGather : public RowCollective<AllGatherKernel> {
+class AllGather : public RowCollective<AllGatherKernel, SmallCollective::kAllGather> {
  public:
   using RowCollective::RowCollective;
   /// y.mine() = the x of all ranks, [ranks, ...]; x is this rank's own, [...]. LaunchError for other shapes.
@@ -148,7 +151,7 @@ class AllGather : public RowCollective<AllGatherKernel> {
   }
 };
 
-class ReduceScatter : public RowCollective<ReduceScatterKernel> {
+class ReduceScatter : public RowCollective<ReduceScatterKernel, SmallCollective::kReduceScatter> {
  public:
   using RowCollective::RowCollective;
   /// y = the sum of row rank() of the x of all ranks, [ranks, ...]; y is this rank's own, [...]. LaunchError for other

@@ -2,11 +2,14 @@
 // All-reduce by kernels that read each other's memory: every rank gets the sum of all ranks' tensors, added in float32 in
 // the order of the ranks, so that all get the same bits.
 //
-// One-shot: every rank reads the whole of all others. Least waiting, (ranks - 1) times the traffic: for what is small.
+// Low-latency: every rank stores its own to all others, in words that carry their signal (small_collectives.h). One way over the
+// links, twice the bytes: for what is small.
+// One-shot: every rank reads the whole of all others. Less waiting, (ranks - 1) times the traffic: where the words of the first
+// cannot carry what is small.
 // Two-shot: every rank adds up a part and stores the sum to all. Least traffic: for what is large.
 //
-// CTA i of every rank does the same parts of the tensor, so that it needs to wait for CTA i of the others only: twice in
-// each call, before it reads what they hold and after the last of them has read (or stored). Each CTA counts its calls in
+// CTA i of every rank does the same parts of the tensor, so that it needs to wait for CTA i of the others only: in the latter two
+// twice in each call, before it reads what they hold and after the last of them has read (or stored). Each CTA counts its calls in
 // memory, so that a launch can be replayed from a CUDA graph.
 #pragma once
 
@@ -14,8 +17,9 @@
 
 #include "imbrex/lang.h"
 #include "imbrex/parallel/communicator.h"
+#include "imbrex/parallel/overlapping_kernel.h"
 #include "imbrex/parallel/signal.h"
-#include "imbrex/runtime/kernel.h"
+#include "imbrex/parallel/small_collectives.h"
 
 namespace imbrex::parallel {
 
@@ -60,33 +64,6 @@ RegisterTensor sum_of_ranks(int ranks, Load load) {
   RegisterTensor sum = load(0).to(float32);
   for (int peer = 1; peer < ranks; ++peer) sum += load(peer).to(float32);
   return sum;
-}
-
-/// A kernel for the GPU that it runs on. From sm_90 on K<true> is launched while the kernel before it ends, and lets the one behind
-/// it be; it waits for the one before where it begins to read memory.
-template <template <bool kOverlaps> class K>
-class OverlappingKernel {
- public:
-  explicit OverlappingKernel(const Device& device, const K<false>& tiles = {})
-      : overlaps_(device.can_run("sm_90")), plain_(tiles, device), overlapping_({tiles.block}, device) {}
-  /// body(kernel)
-  template <class Body>
-  void with(Body&& body) {
-    if (overlaps_)
-      body(overlapping_);
-    else
-      body(plain_);
-  }
-
- private:
-  bool overlaps_;
-  Kernel<K<false>> plain_;
-  Kernel<K<true>> overlapping_;
-};
-inline void wait_for_kernel_before(bool overlaps) {
-  if (!overlaps) return;
-  griddepcontrol::wait();
-  griddepcontrol::launch_dependents();
 }
 
 /// y = the sum of all ranks' x; y is this rank's own, [n].
@@ -151,25 +128,32 @@ struct TwoShotAllReduce {
 /// All-reduce among the ranks of a communicator. Made and used by every rank alike.
 class AllReduce {
  public:
-  enum class Kind : uint8_t { kAuto, kOneShot, kTwoShot };
+  enum class Kind : uint8_t { kAuto, kOneShot, kTwoShot, kLowLatency };
 
   /// At most `ctas` of each rank take part, fewer for small tensors; a GPU must hold them all at once.
-  explicit AllReduce(Communicator ranks, int ctas = 128, SourceLocation where = SourceLocation::current())
+  /// Tensors of at most `low_latency_bytes` go the low-latency way (SmallCollectiveCall::fastest_bytes()).
+  explicit AllReduce(Communicator ranks, int ctas = 128, std::optional<int64_t> low_latency_bytes = {},
+                     SourceLocation where = SourceLocation::current())
       : ranks_(std::move(ranks)),
         ctas_(ctas),
         signals_(ranks_.signals(MeetingsOfCtas::signals(2, ctas, ranks_.size()), where)),
         calls_(DeviceTensor::from_host(ranks_.device(), HostTensor(int32, {ctas}))),
+        small_(ranks_, SmallCollective::kAllReduce, ctas, low_latency_bytes),
         one_shot_(ranks_.device(), {.block = kBlock}),
         large_one_shot_(ranks_.device(), {.block = kLargeBlock}),
         two_shot_(ranks_.device(), {.block = kBlock}),
         large_two_shot_(ranks_.device(), {.block = kLargeBlock}) {}
 
-  /// Which of the two is taken for tensors of so many bytes.
-  static Kind choose(int64_t bytes) { return bytes <= int64_t{64} << 10 ? Kind::kOneShot : Kind::kTwoShot; }
+  /// What is taken for tensors of n elements.
+  Kind choose(DataType dtype, int64_t n) const {
+    if (small_.takes(dtype, n)) return Kind::kLowLatency;
+    return n * dtype.bits() / 8 <= int64_t{64} << 10 ? Kind::kOneShot : Kind::kTwoShot;
+  }
 
   /// y.mine() = the sum of x.mine() of all ranks, on a stream of the rank's device; does not wait for the end. x may be
   /// overwritten by what follows on the stream. All ranks make the same calls in the same order, one at a time. Calls
-  /// that were prepared can be captured into a CUDA graph. LaunchError for tensors of different types or shapes.
+  /// that were prepared can be captured into a CUDA graph. LaunchError for tensors of different types or shapes, and for
+  /// kLowLatency with what its words cannot carry: more bytes than that, or no whole words of 4 bytes.
   LaunchReport operator()(const SymmetricTensor& x, const SymmetricTensor& y, Kind kind = Kind::kAuto,
                           const Stream& stream = {}, SourceLocation where = SourceLocation::current()) {
     LaunchReport report;
@@ -190,6 +174,11 @@ class AllReduce {
  private:
   static constexpr int kBlock = 2048, kLargeBlock = 8192;
 
+  static const char* name(Kind kind) {
+    return kind == Kind::kLowLatency ? "low-latency AllReduce"
+           : kind == Kind::kOneShot  ? "one-shot AllReduce"
+                                     : "two-shot AllReduce";
+  }
   template <class Body>
   void with_kernel(const SymmetricTensor& x, const SymmetricTensor& y, Kind kind, SourceLocation where,
                    Body&& body) {
@@ -197,9 +186,19 @@ class AllReduce {
       throw LaunchError(
           Diagnostic{where, "AllReduce: x and y differ in type or shape", {}, "make both alike"});
     const int64_t n = x.mine().bytes() * 8 / x.dtype().bits();
-    if (kind == Kind::kAuto) kind = choose(x.mine().bytes());
-    ranks_.agree(kind == Kind::kOneShot ? "one-shot AllReduce" : "two-shot AllReduce", x.dtype(), {n}, where);
+    if (kind == Kind::kAuto) kind = choose(x.dtype(), n);
+    ranks_.agree(name(kind), x.dtype(), {n}, where);
     if (!ranks_.reaches_peers()) return;  // NCCL's kernels do it
+    if (kind == Kind::kLowLatency) {
+      if (!small_.takes(x.dtype(), n))
+        throw LaunchError(Diagnostic{where,
+                                     "AllReduce: the low-latency kernel carries at most " +
+                                         std::to_string(small_.most_bytes()) +
+                                         " bytes here, in whole words of 4",
+                                     {},
+                                     "leave the choice to Kind::kAuto"});
+      return small_.with_kernel(ranks_, x.dtype(), n, x.mine().address(), y.mine().address(), where, body);
+    }
     const bool is_one_shot = kind == Kind::kOneShot;
     const int64_t parts = is_one_shot ? 1 : ranks_.size();
     // More loads in flight per thread, where there is work for all CTAs all the same.
@@ -221,6 +220,7 @@ class AllReduce {
   int ctas_;
   SymmetricTensor signals_;
   DeviceTensor calls_;
+  SmallCollectiveCall small_;
   OverlappingKernel<OneShotAllReduce> one_shot_, large_one_shot_;
   OverlappingKernel<TwoShotAllReduce> two_shot_, large_two_shot_;
 };

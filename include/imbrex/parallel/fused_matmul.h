@@ -44,6 +44,9 @@ struct FusedOptions {
   Stream stream;  ///< Stream(): the own one of the rank's device
 };
 
+class GatheredProduct;
+class ScatteredProduct;
+
 /// c = activation([x of all ranks] b^T + bias).
 class AllGatherMatmul {
  public:
@@ -59,8 +62,7 @@ class AllGatherMatmul {
                const FusedOptions& options = {}, SourceLocation where = SourceLocation::current());
 
  private:
-  struct State;
-  std::shared_ptr<State> state_;
+  std::shared_ptr<GatheredProduct> product_;
 };
 
 /// y = activation(this rank's rows of the sum of all ranks' a b^T, + bias).
@@ -76,8 +78,7 @@ class MatmulReduceScatter {
                const FusedOptions& options = {}, SourceLocation where = SourceLocation::current());
 
  private:
-  struct State;
-  std::shared_ptr<State> state_;
+  std::shared_ptr<ScatteredProduct> product_;
 };
 
 /// y.mine() = activation(the sum of all ranks' a b^T, + bias), on every rank, with the same bits.
@@ -94,8 +95,7 @@ class MatmulAllReduce {
                const FusedOptions& options = {}, SourceLocation where = SourceLocation::current());
 
  private:
-  struct State;
-  std::shared_ptr<State> state_;
+  std::shared_ptr<ScatteredProduct> product_;
 };
 
 }  // namespace imbrex::parallel

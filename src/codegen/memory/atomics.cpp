@@ -2,7 +2,8 @@
 // Atomic updates and semaphores.
 //
 // A tile is updated by the threads that hold its first copy, a scalar by the first thread of the group, which then
-// gives the others the old value. Results that nothing uses are not asked for: red instead of atom.
+// gives the others the old value. Results that nothing uses are not asked for: red instead of atom. An exchange whose old
+// values nothing uses is a store, an update that leaves everything as it is a load: st and ld of the same order and scope.
 #include <fmt/format.h>
 
 #include "codegen/memory/indexed.h"
@@ -40,6 +41,13 @@ bool releases(const ir::Op& op) {
   return op.attr("sem") && (op.string_attr("sem") == "release" || op.string_attr("sem") == "acq_rel");
 }
 
+/// An integer tile or scalar that is 0 throughout.
+bool is_zero(const ir::Value* value) {
+  if (const ir::Op* broadcast = ir::defined_by(value, ir::Opcode::kBroadcast)) value = broadcast->operands[0];
+  const ir::Op* constant = ir::defined_by(value, ir::Opcode::kConst);
+  return constant && constant->attr("int") && constant->int_attr("int") == 0;
+}
+
 /// The scope's word; a wider one where the target has none of clusters.
 Mod scope_of(Generator& g, const ir::Op& op, Mod space) {
   if (!op.attr("scope")) return space == Mod::global ? Mod::gpu : Mod::cta;
@@ -47,7 +55,7 @@ Mod scope_of(Generator& g, const ir::Op& op, Mod space) {
   return word_of(kOrders, op.string_attr("scope"));
 }
 
-/// The atom or red of one op.
+/// The atom or red of one op, or the ld or st that does the same.
 class Update {
  public:
   Update(Generator& g, const ir::Op& op, Mod space)
@@ -59,12 +67,17 @@ class Update {
       order_.push_back(scope_of(g, op, space));
     }
     has_result_ = !g.uses().of(op.result()).empty();
+    if (kind_ == "exch" && !has_result_ && !acquires(op)) access_ = Op::st;
+    const bool changes = (kind_ != "or" && kind_ != "xor") || !is_zero(op.operands[1]);
+    if (!changes && has_result_ && !releases(op)) access_ = Op::ld;
+    if (access_ && order_.empty()) order_ = {Mod::relaxed, space == Mod::global ? Mod::gpu : Mod::cta};
   }
 
   bool has_result() const { return has_result_; }
 
   /// Elements that one instruction may update.
   int64_t most_elements() const {
+    if (access_) return space_ == Mod::global ? 128 / dtype_.bits() : 1;
     const bool is_half = dtype_ == float16 || dtype_ == bfloat16;
     if (kind_ != "add" || space_ != Mod::global || (!is_half && dtype_ != float32)) return 1;
     const bool has_vectors = g_.arch() >= 90;
@@ -80,9 +93,11 @@ class Update {
   std::vector<Operand> emit(int64_t elements, const Operand& address, std::span<const Operand> values,
                             const std::optional<Operand>& compare, const Operand& predicate) {
     Emitter& e = g_.e();
-    if (values.size() > 1) e.module().version = std::max(e.module().version, 81);  // vectors came later
+    if (values.size() > 1 && !access_)
+      e.module().version = std::max(e.module().version, 81);  // vectors came later
     const ScalarType reg = register_class(elements);
-    const bool asks = has_result_ || kind_ == "exch" || kind_ == "cas" || acquires(op_);
+    const bool asks =
+        access_ ? access_ == Op::ld : has_result_ || kind_ == "exch" || kind_ == "cas" || acquires(op_);
     std::vector<Operand> old, in;
     for (const Operand& v : values) in.push_back(e.to_register(reg, v));
     if (asks)  // into registers even if nobody reads them: ptxas 13.0 crashes on `_` for bf16
@@ -96,8 +111,9 @@ class Update {
     if (asks) operands.push_back(one_or_vector(old));
     operands.push_back(address);
     if (compare) operands.push_back(e.to_register(reg, *compare));
-    operands.push_back(one_or_vector(in));
-    ptx::Instruction& i = e.emit(asks ? Op::atom : Op::red, words(elements, values.size()), operands);
+    if (access_ != Op::ld) operands.push_back(one_or_vector(in));
+    ptx::Instruction& i =
+        e.emit(access_.value_or(asks ? Op::atom : Op::red), words(elements, values.size()), operands);
     if (predicate.is_reg()) i.when(predicate.reg());
     if (!has_result_) old.clear();
     return old;
@@ -115,7 +131,7 @@ class Update {
   std::vector<Suffix> words(int64_t elements, size_t registers) const {
     std::vector<Suffix> words(order_.begin(), order_.end());
     words.push_back(space_);
-    words.push_back(word_of(kKinds, kind_));
+    if (!access_) words.push_back(word_of(kKinds, kind_));
     const bool is_half = dtype_ == float16 || dtype_ == bfloat16;
     if (is_half) words.push_back(Mod::noftz);
     if (registers > 1) words.push_back(registers == 2 ? Mod::v2 : registers == 4 ? Mod::v4 : Mod::v8);
@@ -143,6 +159,7 @@ class Update {
   std::string kind_;
   std::vector<Mod> order_;
   bool has_result_ = false;
+  std::optional<Op> access_;  // st or ld in place of the update
 };
 
 layout::Layout staging_layout(const ir::Type& type) {
