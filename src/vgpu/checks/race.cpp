@@ -559,6 +559,11 @@ void RaceChecker::shared_lanes(const Who& who, int rank, std::span<const LaneTou
   }
 }
 
+uint32_t RaceObserver::record_shared_run(const Who& who, int rank, uint32_t offset, uint32_t bytes,
+                                         bool writes, int lane_shift) {
+  return static_cast<RaceChecker&>(*this).record_shared_run(who, rank, offset, bytes, writes, lane_shift);
+}
+
 uint32_t RaceChecker::record_shared_run(const Who& who, int rank, uint32_t offset, uint32_t bytes,
                                         bool writes, int lane_shift) {
   SharedShadow& shadow = shared_[static_cast<size_t>(rank)];

@@ -75,9 +75,9 @@ class RaceChecker final : public RaceObserver {
   void global_lanes(const Who& who, std::span<const LaneTouch> touches, bool writes,
                     const WritesTheSame& same) override;
   uint32_t record_shared_run(const Who& who, int rank, uint32_t offset, uint32_t bytes, bool writes,
-                             int lane_shift) override;
+                             int lane_shift);
   uint32_t record_global_run(const Who& who, uint64_t address, uint32_t bytes, bool writes, int lane_shift,
-                             uint16_t pattern) override;
+                             uint16_t pattern);
   void tensor_access(const Who& who, const CtaIdentity& owner, uint32_t lane, uint32_t lanes, uint32_t column,
                      uint32_t columns, TensorAccess kind) override;
   void tensor_release(const Who& who, const CtaIdentity& owner, uint32_t column, uint32_t columns) override;

@@ -323,6 +323,11 @@ void RaceChecker::global_lanes(const Who& who, std::span<const LaneTouch> touche
   }
 }
 
+uint32_t RaceObserver::record_global_run(const Who& who, uint64_t address, uint32_t bytes, bool writes,
+                                         int lane_shift, uint16_t pattern) {
+  return static_cast<RaceChecker&>(*this).record_global_run(who, address, bytes, writes, lane_shift, pattern);
+}
+
 uint32_t RaceChecker::record_global_run(const Who& who, uint64_t address, uint32_t bytes, bool writes,
                                         int lane_shift, uint16_t pattern) {
   const uint64_t end = address + bytes;

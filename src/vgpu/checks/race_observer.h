@@ -96,11 +96,12 @@ class RaceObserver {
   virtual void global_lanes(const Who& who, std::span<const LaneTouch> touches, bool writes,
                             const WritesTheSame& same) = 0;
   /// The same two for the weak access of a whole warp, from lane 0 on, as far as it is ordered behind all that happened
-  /// there and is silent: most are. Returns how many bytes have been recorded; the rest is for the functions above.
-  virtual uint32_t record_shared_run(const Who& who, int rank, uint32_t offset, uint32_t bytes, bool writes,
-                                     int lane_shift) = 0;
-  virtual uint32_t record_global_run(const Who& who, uint64_t address, uint32_t bytes, bool writes,
-                                     int lane_shift, uint16_t pattern) = 0;
+  /// there and is silent: most are. Returns how many bytes have been recorded; the rest is for the functions above. Not
+  /// virtual, being what most accesses come to: a RaceChecker is all that there is.
+  uint32_t record_shared_run(const Who& who, int rank, uint32_t offset, uint32_t bytes, bool writes,
+                             int lane_shift);
+  uint32_t record_global_run(const Who& who, uint64_t address, uint32_t bytes, bool writes, int lane_shift,
+                             uint16_t pattern);
   /// An operation touches lanes and columns of a CTA's tensor memory.
   virtual void tensor_access(const Who& who, const CtaIdentity& owner, uint32_t lane, uint32_t lanes,
                              uint32_t column, uint32_t columns, TensorAccess kind) = 0;

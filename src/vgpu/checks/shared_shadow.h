@@ -31,8 +31,8 @@ struct alignas(64) ShadowTile {
     Access access;
     Cells cells = 0;
   };
-  /// Four warps that read a tile by ldmatrix make 32 accesses.
-  static constexpr size_t kMost = 42;
+  /// More of them are fewer tiles that are split, but each is compared with the next access.
+  static constexpr size_t kMost = 21;
   Slot slots[kMost];
 
   size_t count() const {
@@ -59,7 +59,7 @@ struct alignas(64) ShadowTile {
   }
   uint32_t group() const { return static_cast<uint32_t>(slots[0].cells); }
 };
-static_assert(sizeof(ShadowTile) == kTileBytes);
+static_assert(sizeof(ShadowTile) == kTileBytes / 2);
 
 /// As if record() had been called for each cell: it takes the last free place first.
 inline void split_tile(const ShadowTile& tile, ShadowCell* cells) {
@@ -143,11 +143,18 @@ inline bool make_room(ShadowTile& tile, size_t count, Cells full, ShadowTile::Sl
 template <class Judge>
 bool record_in_tile(ShadowTile& tile, ShadowTile::Slot now, Judge&& judge) {
   const Access& access = now.access;
+  const auto is_alike = [&](const ShadowTile::Slot& slot) {
+    return slot.access.is_like(access) && (slot.access.bytes() == access.bytes() || slot.cells == now.cells);
+  };
   uint64_t known = 0;  // a bit for every slot that need not be remembered where this access touches it
-  size_t count = 0;
+  size_t count = 0, meeting = 0,
+         alike = ShadowTile::kMost;  // how many there are, touch such cells; the first that is alike
   for (; count < ShadowTile::kMost && !tile.slots[count].access.is_none(); ++count) {
     const auto& [slot, cells] = tile.slots[count];
-    if ((cells & now.cells) == 0 || (slot.bytes() & access.bytes()) == 0) continue;
+    if (alike == ShadowTile::kMost && is_alike(tile.slots[count])) alike = count;
+    if ((cells & now.cells) == 0) continue;
+    ++meeting;
+    if ((slot.bytes() & access.bytes()) == 0) continue;
     const Ordered order = order_of(slot, access, cells & now.cells, judge);
     if (order == Ordered::kHere) return false;
     const bool before = order == Ordered::kYes;
@@ -181,10 +188,10 @@ bool record_in_tile(ShadowTile& tile, ShadowTile::Slot now, Judge&& judge) {
     tile.truncate(count);
   }
   ShadowTile::Slot* const end = tile.slots + count;
-  ShadowTile::Slot* const like = std::find_if(tile.slots, end, [&](const ShadowTile::Slot& slot) {
-    return slot.access.is_like(access) && (slot.access.bytes() == access.bytes() || slot.cells == now.cells);
-  });
-  if (count >= std::size(ShadowCell().slots)) {
+  ShadowTile::Slot* const like = known != 0                   ? std::find_if(tile.slots, end, is_alike)
+                                 : alike != ShadowTile::kMost ? tile.slots + alike
+                                                              : end;
+  if (meeting >= std::size(ShadowCell().slots)) {
     CellCounts counts;
     for (size_t i = 0; i < count; ++i) counts.add(tile.slots[i].cells);
     const Cells added = like != end ? now.cells & ~like->cells : now.cells;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vgpu/machine/cluster.h"
-#include "vgpu/gpu_data.h"
 
 #include <fmt/format.h>
 

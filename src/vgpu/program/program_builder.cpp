@@ -17,6 +17,7 @@
 #include "vgpu/program/cost_class.h"
 #include "vgpu/program/decode.h"
 #include "vgpu/program/registers_in_flight.h"
+#include "vgpu/program/shared_slots.h"
 #include "vgpu/program/tensor_origins.h"
 
 namespace imbrex::vgpu {
@@ -145,11 +146,24 @@ void ProgramBuilder::place_registers(FunctionLayout& layout) {
     layout.register_numbers[i] = program_->register_count;
     program_->register_count += layout.has_halves(i) ? 2 : 1;
   }
+  layout.contractions = contractions(f);
+  // A function that calls itself puts all of its registers aside.
+  const std::vector<uint32_t> shared =
+      layout.frame != nullptr ? std::vector<uint32_t>() : shared_slots(f, layout.contractions);
+  std::map<uint32_t, std::vector<Slot>> shared_by_size;
   // Predicates first, so that they share cache lines.
   for (const bool predicates : {true, false})
     for (size_t i = 0; i < f.registers.size(); ++i) {
       const ptx::ScalarType type = f.registers[i].type;
-      if ((type == ptx::ScalarType::pred) == predicates) layout.registers[i] = allocate(slot_bytes(type));
+      if ((type == ptx::ScalarType::pred) != predicates) continue;
+      const uint32_t bytes = slot_bytes(type);
+      if (shared.empty() || shared[i] == kOwnSlot) {
+        layout.registers[i] = allocate(bytes);
+        continue;
+      }
+      std::vector<Slot>& slots = shared_by_size[bytes];
+      while (slots.size() <= shared[i]) slots.push_back(allocate(bytes));
+      layout.registers[i] = slots[shared[i]];
     }
 }
 
@@ -290,7 +304,6 @@ void ProgramBuilder::lay_out_code(FunctionLayout& layout, uint32_t& pc) {
   for (uint32_t m : meetings)
     if (m != kNoMeeting) layout.is_meeting[m] = true;
   layout.in_flight = uses_in_flight(f);
-  layout.contractions = contractions(f);
   for (size_t i = 0; i <= f.body.size(); ++i) {
     layout.pcs.push_back(pc);
     pc += layout.own_before(i);
