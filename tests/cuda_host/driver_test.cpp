@@ -380,6 +380,27 @@ TEST_F(Driver, MemoryRunsOutAsOnTheGpu) {
   EXPECT_EQ(after, free);
 }
 
+TEST_F(Driver, PoolsTellWhatIsInUse) {
+  constexpr int kUsed = 7, kUsedHigh = 8;
+  CUmemoryPool pool = nullptr;
+  ASSERT_OK(cuDeviceGetDefaultMemPool(&pool, 0));
+  const auto tell = [&](int attribute) {
+    uint64_t bytes = 1;
+    EXPECT_OK(cuMemPoolGetAttribute(pool, attribute, &bytes));
+    return bytes;
+  };
+  const uint64_t before = tell(kUsed);
+  CUdeviceptr other = 0, x = 0;
+  ASSERT_OK(cuMemAlloc_v2(&other, 1 << 20));  // of no pool
+  EXPECT_EQ(tell(kUsed), before);
+  ASSERT_OK(cuMemAllocAsync(&x, 1000, nullptr));
+  EXPECT_EQ(tell(kUsed), before + 1000);
+  EXPECT_OK(cuMemFreeAsync(x, nullptr));
+  EXPECT_EQ(tell(kUsed), before);
+  EXPECT_GE(tell(kUsedHigh), before + 1000);
+  EXPECT_OK(cuMemFree_v2(other));
+}
+
 TEST_F(Driver, AFaultIsAnsweredByLaterCallsAndNamedOnStderr) {
   CUdeviceptr x = 0;
   ASSERT_OK(cuMemAlloc_v2(&x, 400));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cuda_host/driver/pool.h"
 #include "cuda_host/host/host.h"
 
 using namespace imbrex::cuda;
@@ -20,13 +21,17 @@ CUdeviceptr allocate(size_t bytes, MemoryKind kind, unsigned flags = 0) {
 }
 
 /// Allocation on a stream: while the stream is captured the graph owns the memory.
-CUdeviceptr allocate_on(Stream& stream, size_t bytes, const void* pool) {
+CUdeviceptr allocate_on(Stream& stream, size_t bytes, Pool* pool) {
   Host& host = Host::get();
   expect_no_implicit_capture(stream);
   if (!stream.is_capturing()) expect_no_unsafe_capture();
   const int device = stream.context->device;
   Block& block = host.memory.allocate(static_cast<int64_t>(bytes), MemoryKind::kDevice, device);
-  block.pool = pool;
+  if (!stream.is_capturing()) {
+    Pool& from = pool != nullptr ? *pool : current_pool(device);
+    block.pool = &from;
+    take_from(from, block.bytes);
+  }
   if (stream.is_capturing()) stream.capture->graph->memory.push_back(block.address);
   const uint64_t address = block.address;
   submit(stream, AllocateWork{address, static_cast<int64_t>(bytes)});

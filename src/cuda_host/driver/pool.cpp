@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory pools. Freed memory goes back to the device at once, so that a pool is its settings.
+// Memory pools. Freed memory goes back to the device at once, so that nothing is held in reserve.
+#include "cuda_host/driver/pool.h"
+
 #include <fmt/format.h>
 
 #include <cstring>
@@ -9,8 +11,6 @@
 using namespace imbrex::cuda;
 
 namespace {
-
-constexpr int kReleaseThreshold = 4, kReservedCurrent = 5, kUsedHigh = 8;
 
 CUmemoryPool default_pool(CUdevice device) {
   Host& host = Host::get();
@@ -27,6 +27,11 @@ CUmemoryPool default_pool(CUdevice device) {
 }
 
 }  // namespace
+
+Pool& imbrex::cuda::current_pool(int device) {
+  default_pool(device);
+  return Host::get().pools.get(Host::get().device(device).current_pool);
+}
 
 CUDA_API cuDeviceGetDefaultMemPool(CUmemoryPool* pool, CUdevice device) {
   return answer("cuDeviceGetDefaultMemPool", [&] { not_null(pool, "pool") = default_pool(device); });
@@ -78,11 +83,10 @@ CUDA_API cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void* value) {
     Host& host = Host::get();
     const Pool& of = host.pools.get(pool);
     uint64_t result = attribute < kReleaseThreshold ? 1 : 0;
-    if (attribute >= kReservedCurrent && attribute <= kUsedHigh) {
-      result = static_cast<uint64_t>(host.memory.used_bytes());
-    } else if (const auto at = of.attributes.find(attribute); at != of.attributes.end()) {
-      result = at->second;
-    }
+    // What is reserved is what is used.
+    const bool is_reserved = attribute == kReservedCurrent || attribute == kReservedHigh;
+    const int kept_as = is_reserved ? attribute + kUsedCurrent - kReservedCurrent : attribute;
+    if (const auto at = of.attributes.find(kept_as); at != of.attributes.end()) result = at->second;
     std::memcpy(&not_null(static_cast<char*>(value), "value"), &result,
                 attribute < kReleaseThreshold ? 4 : 8);
   });
