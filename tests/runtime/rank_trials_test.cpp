@@ -453,12 +453,6 @@ TEST(RankTrials, AnotherSizeOfOneRankIsAnErrorOnAllInEveryCall) {
 TEST(RankTrials, AFaultOfOneRankIsAnErrorOnTheOthersInEveryCall) {
   check_faults(Ranks::virtual_node(3, options(3)), 200);
 }
-TEST(RankTrials, FaultsOfOneRankOnGpusAreErrorsOnTheOthers) {
-  if (Ranks::cuda_devices() < 2) IMBREX_SKIP(two_gpus);
-  if (!Device::cuda(0).can_run("sm_90a")) IMBREX_SKIP(hopper);
-  check_another_size(Ranks::cuda(2));
-  check_faults(Ranks::cuda(2), 3);
-}
 
 }  // namespace
 }  // namespace imbrex::parallel
