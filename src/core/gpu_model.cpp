@@ -96,9 +96,9 @@ constexpr Row kRows[] = {
     {"rtx4090", "NVIDIA GeForce RTX 4090", "sm_89", "RTX 4090", geforce(kAda), 128, 2.52, 24, 1008, 384, 72,
      5.0},
     // L2: at least this was seen to flow to the SMs of an H200.
-    {"h200", "NVIDIA H200 SXM 141 GB", "sm_90a", "H200", kHopper, 132, 1.83, 141, 4800, 6016, 60, 9.0, true},
-    {"h100", "NVIDIA H100 SXM 80 GB", "sm_90a", "H100", kHopper, 132, 1.83, 80, 3350, 5120, 50, 9.0},
-    {"gh200", "NVIDIA GH200 96 GB", "sm_90a", "GH200", kHopper, 132, 1.83, 96, 4000, 6144, 60, 9.0},
+    {"h200", "NVIDIA H200 SXM 141 GB", "sm_90a", "H200", kHopper, 132, 1.83, 141, 4800, 6016, 60, 9.4, true},
+    {"h100", "NVIDIA H100 SXM 80 GB", "sm_90a", "H100", kHopper, 132, 1.83, 80, 3350, 5120, 50, 9.4},
+    {"gh200", "NVIDIA GH200 96 GB", "sm_90a", "GH200", kHopper, 132, 1.83, 96, 4000, 6144, 60, 9.4},
     {"b200", "NVIDIA B200 HGX 180 GB", "sm_100a", "B200", kBlackwell, 148, 1.855, 180, 7700, 8192, 126, 18.0},
     {"b300", "NVIDIA B300 HGX 270 GB", "sm_103a", "B300", kBlackwellUltra, 148, 1.855, 270, 7700, 8192, 126,
      18.0},

@@ -221,7 +221,8 @@ std::optional<MachineCode> read_machine_code(std::string_view cubin, std::string
     for (; row < rows.size() && rows[row].address <= at; ++row) line = rows[row].line;
     const auto low = code.at<uint64_t>(at), high = code.at<uint64_t>(at + 8);
     machine.instructions.push_back(
-        {line, static_cast<uint16_t>(low & 0x1FF), static_cast<uint8_t>(high >> 41 & 0xF), 0});
+        {line, static_cast<uint16_t>(low & 0x1FF), static_cast<uint8_t>(high >> 41 & 0xF), 0,
+         static_cast<uint8_t>(high >> 52 & 0x3F), static_cast<uint8_t>(high >> 46 & 7)});
   }
   const std::vector<uint8_t> depths = machine_loop_depths(code.part(0, code.size()), sm);
   for (size_t i = 0; i < machine.instructions.size(); ++i) machine.instructions[i].depth = depths[i];

@@ -15,6 +15,8 @@ struct MachineInstruction {
   uint16_t opcode = 0;  ///< without the form of its operands: 9 bits
   uint8_t stall = 0;    ///< clocks until the warp's next instruction may issue
   uint8_t depth = 0;    ///< in how many loops it lies
+  uint8_t waits = 0;    ///< for which of its warp's six barriers, a bit each, it waits before it is issued
+  uint8_t sets = 7;     ///< the barrier that waits for its result; 7: none
 };
 
 struct MachineCode {

@@ -112,7 +112,7 @@ TEST(Article, LevelsOfThreeChips) {
     double hbm_gb, hbm, l2_mib, l2, latency_hbm, latency_l2, latency_shared;
   };
   for (const Row& row :
-       {Row{"a100", 80, 2.0e12, 40, 5e12, 400, 200, 30}, Row{"h200", 141, 4.8e12, 60, 9e12, 600, 275, 30},
+       {Row{"a100", 80, 2.0e12, 40, 5e12, 400, 200, 30}, Row{"h200", 141, 4.8e12, 60, 9.4e12, 600, 275, 30},
         Row{"b200", 180, 7.7e12, 126, 18e12, 800, 300, 30}}) {
     const GpuModel gpu = gpu_model(row.gpu);
     EXPECT_NEAR(static_cast<double>(gpu.hbm_bytes), row.hbm_gb * 1e9, 1e9) << row.gpu;

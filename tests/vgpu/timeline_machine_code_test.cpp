@@ -9,6 +9,7 @@
 #include "ptx/machine_code.h"
 #include "timeline_kit.h"
 #include "vgpu/timeline/machine_costs.h"
+#include "vgpu/timeline/machine_issue.h"
 
 namespace imbrex::vgpu {
 namespace {
@@ -46,8 +47,21 @@ TEST(MachineCosts, ALoopThatWasCopiedCostsEachRoundItsShare) {
   EXPECT_FLOAT_EQ(costs.costs[0].stall, 2);
   EXPECT_FLOAT_EQ(costs.costs[1].issue, 1);
   EXPECT_FLOAT_EQ(costs.costs[2].issue, 2);
-  EXPECT_FLOAT_EQ(costs.costs[2].stall, 6);
+  EXPECT_FLOAT_EQ(costs.costs[2].stall, 7);     // additions follow each other every other clock
   EXPECT_FLOAT_EQ(costs.costs[3].issue, 0.25);  // one branch for four rounds
+}
+
+TEST(MachineCosts, ReductionsOfAWarpTellHowOftenALoopWasCopied) {
+  constexpr uint16_t kReduce = 0x1C4;
+  const Lines loop({"LOOP:", "redux", "add", "bra"});
+  ptx::MachineCode code{16, {}};
+  for (int copy = 0; copy < 4; ++copy) code.instructions.push_back({2, kReduce, 2, 1});
+  code.instructions.push_back({3, kAdd, 1, 1});
+  code.instructions.push_back({4, 0x147, 5, 1});
+  const MachineCosts costs = machine_costs(loop.program, code);
+  EXPECT_FLOAT_EQ(costs.costs[0].issue, 1);
+  EXPECT_FLOAT_EQ(costs.costs[0].shared, 2);
+  EXPECT_FLOAT_EQ(costs.costs[1].issue, 0.25);
 }
 
 TEST(MachineCosts, WhatWasLiftedOutOfALoopOrMergedCostsNothingInIt) {
@@ -66,6 +80,44 @@ TEST(MachineCosts, InstructionsOfOneLineShareWhatWasMadeOfIt) {
   const MachineCosts costs = machine_costs(line.program, code);
   EXPECT_FLOAT_EQ(costs.costs[0].issue, 0.5);
   EXPECT_FLOAT_EQ(costs.costs[1].stall, 2);
+}
+
+TEST(MachineCosts, NarrowUnitsAreBusyForLongerThanTheIssue) {
+  constexpr uint16_t kFma = 0x023, kSelect = 0x008, kMultiply = 0x024, kExponential = 0x108,
+                     kSetMaxRegisters = 0x1C8;
+  const Lines lines({"fma", "sel", "mad", "ex2", "set"});
+  const ptx::MachineCode code{16,
+                              {{1, kFma, 1, 0},
+                               {2, kSelect, 1, 0},
+                               {3, kMultiply, 1, 0},
+                               {4, kExponential, 1, 0},
+                               {5, kSetMaxRegisters, 1, 0}}};
+  const MachineCosts costs = machine_costs(lines.program, code);
+  EXPECT_EQ(costs.costs[0].pipes, (PipeClocks{0, 0, 0}));
+  EXPECT_EQ(costs.costs[1].pipes, (PipeClocks{2, 0, 0}));
+  EXPECT_EQ(costs.costs[2].pipes, (PipeClocks{0, 2, 0}));
+  EXPECT_EQ(costs.costs[3].pipes, (PipeClocks{0, 0, 8}));
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_FLOAT_EQ(costs.costs[static_cast<size_t>(i)].issue, 1);
+    EXPECT_FLOAT_EQ(costs.costs[static_cast<size_t>(i)].stall, 1);
+  }
+  EXPECT_GT(costs.costs[4].stall, 100);
+}
+
+TEST(MachineIssue, AWarpWaitsForUnitsAndForResults) {
+  constexpr uint16_t kFma = 0x023, kExponential = 0x108, kBranch = 0x147;
+  constexpr uint8_t kNone = 7;
+  const ptx::MachineCode code{16,
+                              {{1, kExponential, 1, 0, 0, 0},  // tells barrier 0 of its result
+                               {2, kFma, 1, 0, 0, kNone},
+                               {3, kExponential, 1, 0, 0, 1},  // the unit is free after 8 clocks
+                               {4, kFma, 4, 0, 1, kNone},      // for the first one, which is there after 17
+                               {5, kLoad, 1, 0, 0, 2},
+                               {6, kFma, 1, 0, 4, kNone},          // for the load: not this warp's own time
+                               {7, kExponential, 1, 0, 0, kNone},  // meanwhile the unit is free
+                               {8, kBranch, 5, 0, 0, kNone},
+                               {9, kExponential, 1, 0, 0, kNone}}};
+  EXPECT_EQ(issue_clocks(code), (std::vector<float>{1, 1, 7, 12, 1, 1, 1, 5, 1}));
 }
 
 /// Sums of products that depend on each other, so that the assembler may not leave any out.

@@ -54,7 +54,7 @@ TEST(Timeline, MemoryBandwidthIsShared) {
   mad.lo.u32 %x, %x, 256, %t;
   mad.wide.u32 %b, %x, 16, %a;
   ld.global.v4.f32 {%f0, %f1, %f2, %f3}, [%b];
-  st.global.f32 [%b], %f0;)";
+  @%q st.global.f32 [%b], %f0;)";
   const Timeline whole = predict(body, {.ctas = 512, .threads = 256});
   const Timeline part = predict(body, {.ctas = 512, .threads = 256, .sms = 33});
   EXPECT_GE(whole.hbm_bytes, 2 << 20);

@@ -50,6 +50,18 @@ TEST(Warps, ShareSubPartitionsEvenly) {
   EXPECT_NEAR(on_one_sm(4, 96), 3 * alone, 90);
 }
 
+TEST(Warps, UnitsOfASubPartitionWorkBesideEachOther) {
+  // Of four warps each: 50 special functions of 8 clocks, and 320 additions that the port issues in as many.
+  std::string special, additions;
+  for (int i = 0; i < 50; ++i) special += fmt::format("  ex2.approx.f32 %f{0}, %f{0};\n", i % 4);
+  for (int f = 4; f < 8; ++f) additions += chain(80, f);
+  const Asked four{.threads = 512, .sms = 1};
+  const double slower = clocks(special, four);
+  EXPECT_NEAR(slower, 4 * 50 * 8, 50);
+  EXPECT_NEAR(clocks(additions, four), 4 * 320, 50);
+  EXPECT_NEAR(clocks(special + additions, four), slower, 100);
+}
+
 // The last CTA works, then sets a word; the others wait for it.
 std::string flag(const std::string& work, const std::string& poll = "ld.acquire.gpu.global.u32 %x, [%a];") {
   return fmt::format(R"(
@@ -109,6 +121,70 @@ TEST(Warps, AFenceWaitsForStores) {
   // 581 and 389 clocks instead of 10 (docs/measurements/2026-11-23-waits.txt).
   EXPECT_NEAR(with - without, 571, 60);
   EXPECT_NEAR(clocks("  fence.acq_rel.gpu;\n" + after) - clocks("  fence.acq_rel.cta;\n" + after), 379, 60);
+}
+
+TEST(Warps, ArrivalsAtAClustersBarrierReleaseStores) {
+  const std::string store = "  mad.wide.u32 %b, %t, 4, %a;\n  st.global.u32 [%b], %t;\n";
+  const auto barrier = [](const std::string& how) {
+    return "  barrier.cluster.arrive" + how + ".aligned;\n  barrier.cluster.wait.aligned;\n" + chain(400, 0);
+  };
+  // 850 clocks behind stores and 350 else (docs/measurements/2026-11-23-instructions.md).
+  EXPECT_NEAR(clocks(store + barrier("")) - clocks(store + barrier(".relaxed")), 500, 60);
+  EXPECT_NEAR(clocks(barrier("")), clocks(barrier(".relaxed")), 1);
+}
+
+TEST(Warps, HalvesOfALineComeFromMemoryEachByItself) {
+  // Rows of 64 bytes: the first halves of eight lines, and then the others.
+  const std::string address =
+      "  shr.u32 %x, %t, 2;\n  mad.wide.u32 %b, %x, 128, %a;\n  and.b32 %x, %t, 3;\n  mad.wide.u32 %b, %x, "
+      "16, %b;\n";
+  const std::string first = "  ld.global.cg.v4.f32 {%f0, %f1, %f2, %f3}, [%b];\n",
+                    other = "  ld.global.cg.v4.f32 {%f4, %f5, %f6, %f7}, [%b+64];\n";
+  EXPECT_EQ(predict(address + first).hbm_bytes, 512);
+  EXPECT_EQ(predict(address + first + first).hbm_bytes, 512);
+  EXPECT_EQ(predict(address + first + other).hbm_bytes, 1024);
+}
+
+TEST(Warps, LoadsBringTheSectorsThatTheyTouch) {
+  // Four bytes a lane, one lane in each sector, and two.
+  const auto loads = [](int stride) {
+    return predict(fmt::format("  mad.wide.u32 %b, %t, {}, %a;\n  ld.global.cg.u32 %x, [%b];\n", stride))
+        .hbm_bytes;
+  };
+  EXPECT_EQ(loads(32), 1024);
+  EXPECT_EQ(loads(16), 512);
+  EXPECT_EQ(loads(128), 1024);
+}
+
+TEST(Warps, SectorsThatAreWrittenInPartTakeLonger) {
+  // A byte a lane: a sector, or the end of one and the beginning of the next, which is in every fourth warp in another line. A line that
+  // gets sectors in part takes a sector more (docs/measurements/2026-11-25-pipes.md).
+  const auto stores = [](int from) {
+    std::string body = "  cvt.u64.u32 %b, %t;\n  add.s64 %b, %a, %b;\n";
+    for (int i = 0; i < 100; ++i) body += fmt::format("  st.global.u8 [%b+{}], %t;\n", 4096 * i + from);
+    return clocks(body, {.threads = 1024});
+  };
+  const double sector = 32 / chip_rates(90).store_bytes;
+  EXPECT_NEAR(stores(1) - stores(0), 32 * 100 * (1 + 1.25 * chip_rates(90).partial_line_cost) * sector, 300);
+}
+
+TEST(Warps, StoresThatFillFewLinesTogetherAreGathered) {
+  // 16 sectors of four lines in part, or 32 of eight, 20 or 40 clocks of the port: alone, and by stores that fill all or half of them.
+  const auto stores = [](const std::string& type, int step, int count, int stride = 16) {
+    std::string body =
+        fmt::format("  .reg .b16 %h;\n  mad.wide.u32 %b, %t, {}, %a;\n  cvt.u16.u32 %h, %t;\n", stride);
+    for (int i = 0; i < 50; ++i)
+      for (int j = 0; j < count; ++j)
+        body += fmt::format("  st.global.{} [%b+{}], {};\n", type, 65536 * i + step * j,
+                            type == "u32" ? "%t" : "%h");
+    return clocks(body, {.threads = 512});
+  };
+  const double each = 16 * 50 * 20;
+  EXPECT_NEAR(stores("u32", 4, 1), each, 1000);
+  EXPECT_NEAR(stores("u32", 4, 2), 2 * each, 1500);
+  EXPECT_NEAR(stores("u32", 4, 4), each, 1000);
+  EXPECT_NEAR(stores("u16", 2, 8), 8 * each, 6000);
+  EXPECT_NEAR(stores("u32", 4, 8, 32), 8 * 2 * each, 12000) << "eight lines";
 }
 
 TEST(Warps, WhatWasStoredIsInL2) {

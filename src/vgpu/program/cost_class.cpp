@@ -106,6 +106,7 @@ bool drains_stores(const ptx::Instruction& insn) {
   const bool is_fence = insn.op == Op::membar ||
                         (insn.op == Op::fence && !insn.has(Mod::acquire));  // .sc, .acq_rel or .release
   const bool is_access = insn.op == Op::st || insn.op == Op::red || insn.op == Op::atom;
+  if (insn.op == Op::barrier_cluster_arrive) return !insn.has(Mod::relaxed);
   return is_far && (is_fence || (is_access && (insn.has(Mod::release) || insn.has(Mod::acq_rel))));
 }
 

@@ -26,9 +26,11 @@ constexpr Rate kRates[] = {
     {"memory_spread", &ChipRates::memory_spread, "clocks",
      "by how much each doubling of lines asked for together delays the last", true},
     {"store_bytes", &ChipRates::store_bytes, "bytes per clock", "an SM's way to L2, storing", true},
+    {"map_store_latency", &ChipRates::map_store_latency, "clocks",
+     "until a bulk store by a tensor map has been read, besides", true},
     {"store_cost", &ChipRates::store_cost, "bytes", "what a byte written takes of L2, in bytes read", true},
-    {"partial_store_cost", &ChipRates::partial_store_cost, "sectors", "what a sector written in part takes",
-     true},
+    {"partial_line_cost", &ChipRates::partial_line_cost, "sectors",
+     "what a line that gets sectors in part takes besides those", true},
     {"write_back_cost", &ChipRates::write_back_cost, "bytes",
      "what a byte written takes of memory, in bytes read", true},
     {"dirty_share", &ChipRates::dirty_share, "of L2",
@@ -38,9 +40,19 @@ constexpr Rate kRates[] = {
     {"update_cost", &ChipRates::update_cost, "bytes", "what such a pass takes of L2, in bytes read", true},
     {"update_line", &ChipRates::update_line, "clocks",
      "a line's, for each of the passes that follow each other", true},
+    {"bulk_update_issue", &ChipRates::bulk_update_issue, "bytes",
+     "what a byte that a bulk copy updates takes of an SM's way to L2", true},
+    {"bulk_update_cost", &ChipRates::bulk_update_cost, "bytes",
+     "what a sector of those takes of L2, in bytes read", true},
     {"far_fence", &ChipRates::far_fence, "clocks",
      "a fence beyond the CTA, or a release, behind the last store", true},
     {"flag_latency", &ChipRates::flag_latency, "clocks", "from a flag in L2 to who polls it", true},
+    {"map_latency", &ChipRates::map_latency, "clocks", "a bulk load by a tensor map, beside its latency",
+     true},
+    {"multicast_latency", &ChipRates::multicast_latency, "clocks",
+     "a bulk load to CTAs of a cluster, beside its latency", true},
+    {"mixing", &ChipRates::mixing, "of what is there",
+     "what of the requests behind it at memory a bulk load waits for", true},
     {"tma_submit", &ChipRates::tma_submit, "clocks", "of the warp that issues a copy", true},
     {"cluster_barrier_latency", &ChipRates::cluster_barrier_latency, "clocks",
      "barrier.cluster, from the last arrival on", true},
@@ -50,7 +62,9 @@ constexpr Rate kRates[] = {
 
 ChipRates chip_rates(int sm) {
   ChipRates rates;
-  if (sm < 90) rates.tma_submit = rates.cluster_barrier_latency = 0;
+  if (sm < 90)
+    rates.map_latency = rates.map_store_latency = rates.multicast_latency = rates.tma_submit =
+        rates.cluster_barrier_latency = 0;
   if (sm >= 100)  // nothing was measured there
     rates = {.warp_start = 0,
              .grid_start = 0,
@@ -59,15 +73,21 @@ ChipRates chip_rates(int sm) {
              .l2_fill_cost = 0,
              .memory_spread = 0,
              .store_bytes = 128,
+             .map_store_latency = 0,
              .store_cost = 1,
-             .partial_store_cost = 1,
+             .partial_line_cost = 0,
              .write_back_cost = 1,
              .dirty_share = 0,
              .update_issue = 1,
              .update_cost = 32,
              .update_line = 1,
+             .bulk_update_issue = 1,
+             .bulk_update_cost = 32,
              .far_fence = 0,
              .flag_latency = 0,
+             .map_latency = 0,
+             .multicast_latency = 0,
+             .mixing = 0,
              .tma_submit = 0,
              .cluster_barrier_latency = 190};
   return rates;
@@ -85,13 +105,14 @@ std::vector<GpuNumber> chip_rate_numbers(int sm) {
 
 ChipRates without(ChipRates rates, Resource resource) {
   if (resource == Resource::kStart) rates.warp_start = rates.grid_start = 0;
-  if (resource == Resource::kTma) rates.tma_submit = 0;
+  if (resource == Resource::kTma)
+    rates.tma_submit = rates.map_latency = rates.map_store_latency = rates.multicast_latency = 0;
   if (resource == Resource::kL2Bandwidth) {
     rates.store_bytes = kEndless;
     rates.store_cost = rates.l2_fill_cost = 0;
   }
   if (resource == Resource::kMemoryLatency) rates.memory_spread = 0;
-  if (resource == Resource::kMemoryBandwidth) rates.write_back_cost = 0;
+  if (resource == Resource::kMemoryBandwidth) rates.write_back_cost = rates.mixing = 0;
   if (resource == Resource::kSynchronisation)
     rates.cluster_barrier_latency = rates.far_fence = rates.flag_latency = 0;
   return rates;

@@ -22,26 +22,32 @@ struct ChipRates {
   double merge_window =
       120;  // A: how long a request is under way that L2 can answer; so that L2 is read as much as ncu
             // counts for two kernels with small tiles. Less than the 250 M of SMs in step
-  double l2_fill_cost = 0.9;  // M: of L2, for a byte that comes from memory, in bytes read, on top
+  double l2_fill_cost = 0.98;  // M: of L2, for a byte that comes from memory, in bytes read, on top
   double memory_spread =
       35;  // M: by how much each doubling of the lines asked for together delays the last of them
 
-  double store_bytes = 32;        // M: of one SM's way to L2
-  double store_cost = 1.9;        // M: of L2, for a byte written, in bytes read
-  double partial_store_cost = 2;  // M: of a sector written in part, in whole ones
+  double store_bytes = 32;         // M: of one SM's way to L2
+  double map_store_latency = 156;  // M: until a bulk store by a tensor map has been read, besides
+  double store_cost = 1.98;        // M: of L2, for a byte written, in bytes read
+  double partial_line_cost = 1;    // M: of a line that gets sectors in part, in sectors, besides those
   double write_back_cost =
       1.13;  // M: of memory, for a byte written, in bytes read: a copy moves 4.27 TB/s, reading 4.55
   double dirty_share = 0.35;  // M: of L2: bytes written that are not in memory when the launch ends
 
   // Atomic updates, by passes: of each sector as many as its most wanted word has lanes.
-  double update_issue = 1.2;  // M: of one SM's way to L2
-  double update_cost = 158;   // M: of L2, in bytes read
-  double update_line = 1.2;   // M: of the line, which follow each other
+  double update_issue = 1.2;        // M: of one SM's way to L2
+  double update_cost = 165;         // M: of L2, in bytes read
+  double update_line = 1.2;         // M: of the line, which follow each other
+  double bulk_update_issue = 1.25;  // M: of a bulk copy that updates: of the SM's way, in bytes stored
+  double bulk_update_cost = 72;     // M: and of L2 for each of its sectors, in bytes read
 
   // Through global memory: a fence of the GPU's scope, or a release, behind the last store; and who polls a flag, from when
   // L2 has it to the next instruction.
   double far_fence = 390;                // M
   double flag_latency = 600;             // M
+  double map_latency = 86;               // M: of a bulk load, where a tensor map says what it moves
+  double multicast_latency = 90;         // M: of a bulk load to CTAs of a cluster, besides
+  double mixing = 0.35;                  // M: what of the requests behind it at memory a bulk load waits for
   double tma_submit = 40;                // M: of the warp that issues a copy
   double cluster_barrier_latency = 340;  // M: barrier.cluster, from the last arrival to the next instruction
 };

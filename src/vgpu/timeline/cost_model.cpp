@@ -142,7 +142,7 @@ InstructionCost instruction_cost(const CostModel& m, CostClass cost) {
     case CostClass::kDouble:
       return {2, 2 * m.alu_latency};
     case CostClass::kMufu:
-      return {m.mufu_issue, m.mufu_issue + 14};
+      return {1, m.mufu_issue + 14, 0, m.mufu_issue};
     // M, as all of these: docs/measurements/2026-11-23-instructions.md.
     case CostClass::kExact:
       return division_cost(Numerator::kNormal);
@@ -163,7 +163,7 @@ InstructionCost instruction_cost(const CostModel& m, CostClass cost) {
     case CostClass::kAtomic:
       return {2, m.l2_latency};
     case CostClass::kShuffle:
-      return {2, m.shared_latency};
+      return {1, m.shared_latency};
     case CostClass::kMmaSync:
       return {1, m.mma_sync_latency};
     case CostClass::kMbarrier:
@@ -199,7 +199,8 @@ InstructionCost update_cost(const CostModel& model, SharedUpdate update) {
   }
 }
 
-// M: docs/measurements/2026-11-23-waits.md. Issue: a quarter of what each of 16 warps of an SM took.
+// M: docs/measurements/2026-11-23-waits.md. Issue of rare numbers: a quarter of what each of 16 warps of an SM took; else a special
+// function and a check take the unit for those (docs/measurements/2026-11-25-pipes.md).
 InstructionCost division_cost(Numerator numerator) {
   switch (numerator) {
     case Numerator::kZero:
@@ -207,7 +208,7 @@ InstructionCost division_cost(Numerator numerator) {
     case Numerator::kDenormal:
       return {185, 536, 536};
     default:
-      return {17, 57, 57};
+      return {10, 57, 57, 16};
   }
 }
 

@@ -72,10 +72,11 @@ constexpr double tcgen05_clocks(double n, bool pair, bool a_in_tensor_memory) {
   return n / 2 > shared ? n / 2 : shared;
 }
 
-/// What one warp instruction of a class costs: clocks of the sub-partition, clocks until its result is there, and clocks until the
-/// warp's next instruction, where those are more than its issue: code with a branch does not overlap with itself.
+/// What one warp instruction of a class costs: clocks of the port that issues, clocks until its result is there, clocks until the
+/// warp's next instruction, where those are more than its issue (code with a branch does not overlap with itself), and clocks of the
+/// units for special functions.
 struct InstructionCost {
-  double issue, latency, alone = 0;
+  double issue, latency, alone = 0, special = 0;
 };
 InstructionCost instruction_cost(const CostModel& model, CostClass cost);
 /// The same of atomic updates of shared memory that are more than an instruction.

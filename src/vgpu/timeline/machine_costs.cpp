@@ -7,6 +7,7 @@
 
 #include "imbrex/vgpu/timeline_assembler.h"
 #include "ptx/machine_code.h"
+#include "vgpu/timeline/machine_issue.h"
 
 namespace imbrex::vgpu {
 namespace {
@@ -25,6 +26,7 @@ bool is_anchor(uint16_t opcode) {
     case 0x108:  // MUFU
     case 0x11D:  // BAR
     case 0x189:  // SHFL
+    case 0x1C4:  // REDUX
     case 0x1AE:  // LDGSTS
     case 0x1B4:  // UTMALDG
       return true;
@@ -54,8 +56,8 @@ bool has_label(const std::vector<std::string>& text, int from, int to) {
 
 /// Costs of a block, instructions that are executed one after the other. Assemblers copy loops' bodies, so that there are `copies` of
 /// each instruction; and what lies in fewer loops than its block does is executed before them.
-void cost_block(const Program& program, const std::vector<Line>& lines, size_t begin, size_t end,
-                MachineCosts& costs) {
+void cost_block(const Program& program, const ptx::MachineCode& code, const std::vector<float>& clocks,
+                const std::vector<Line>& lines, size_t begin, size_t end, MachineCosts& costs) {
   const auto line_of = [&](size_t i) -> const Line& {
     const auto line = static_cast<size_t>(std::max(0, program.info[i].ptx_line));
     return lines[line < lines.size() ? line : 0];
@@ -92,7 +94,10 @@ void cost_block(const Program& program, const std::vector<Line>& lines, size_t b
     for (const ptx::MachineInstruction* insn : line_of(i).all)
       if (insn->depth >= depth) {
         costs.costs[i].issue += share;
-        costs.costs[i].stall += static_cast<float>(std::max<int>(1, insn->stall)) * share;
+        const auto [pipe, taken] = busy(insn->opcode);
+        costs.costs[i].pipes[static_cast<size_t>(pipe)] += taken * share;
+        costs.costs[i].shared += shuffle_clocks(insn->opcode) * share;
+        costs.costs[i].stall += clocks[static_cast<size_t>(insn - code.instructions.data())] * share;
       }
   }
 }
@@ -117,13 +122,14 @@ MachineCosts machine_costs(const Program& program, const ptx::MachineCode& code)
   for (const InstructionInfo& info : program.info)
     if (info.ptx_line > 0 && static_cast<size_t>(info.ptx_line) < lines.size())
       ++lines[static_cast<size_t>(info.ptx_line)].written;
+  const std::vector<float> clocks = issue_clocks(code);
   const size_t count = program.info.size();
   for (size_t begin = 0; begin < count;) {
     size_t end = begin + 1;
     while (end < count && !program.info[end - 1].ends_block &&
            !has_label(*program.text, program.info[end - 1].ptx_line + 1, program.info[end].ptx_line))
       ++end;
-    cost_block(program, lines, begin, end, costs);
+    cost_block(program, code, clocks, lines, begin, end, costs);
     begin = end;
   }
   return costs;

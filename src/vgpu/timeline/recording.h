@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "imbrex/vgpu/timeline.h"
+#include "vgpu/timeline/pipes.h"
 
 namespace imbrex::vgpu {
 
@@ -32,9 +33,10 @@ struct RecordedStep {
   uint32_t insn = 0;  // index into Program::code
   int32_t id = 0;     // kRun: how often products by mma.sync follow loads from shared memory
   int32_t phase = 0;
-  // kRun, in clocks: of the warp alone; of its sub-partition, which issues and has units that take longer; of the SM's shared
-  // memory; of the sub-partition's tensor core (mma.sync). slots: instructions that are issued.
+  // kRun, in clocks: of the warp alone; of its sub-partition's port, and of the units that it issues to; of the SM's shared memory;
+  // of the sub-partition's tensor core (mma.sync). slots: instructions that are issued.
   float alone = 0, issue = 0, shared = 0, matrix = 0, slots = 0;
+  PipeClocks pipes = {};
 };
 
 /// What work a unit is given, as the operation itself describes it.
@@ -56,10 +58,14 @@ struct WorkDemand {
   };
   Kind kind = Kind::kNone;
   int64_t bytes = 0;
-  double clocks = 0;      // of kMatrix: of the tensor core; of kTmaLoad: of the engine, beside its bytes; of
-                          // kThreadUpdate: passes of L2's sectors
-  bool pair = false;      // of kMatrix: on the tensor cores of both CTAs
-  bool repeated = false;  // a multicast's further destination: the bytes have been fetched already
+  double clocks = 0;  // of kMatrix: of the tensor core; of kTmaLoad: of the engine, beside its bytes; of
+                      // kThreadUpdate: passes of L2's sectors
+  int16_t sectors = 0, partial_lines = 0;  // of kThreadStore: that it writes; of which it writes some in part
+  bool pair = false;                       // of kMatrix: on the tensor cores of both CTAs
+  bool mapped = false;                     // of kTmaLoad and kTmaStore: by a tensor map
+  bool reduces = false;                    // of kTmaStore: adds to what is there, or the like
+  bool multicast = false;                  // of kTmaLoad: to several CTAs of a cluster, or so told
+  bool repeated = false;      // a multicast's further destination: the bytes have been fetched already
   bool after_copies = false;  // comes after the warp's earlier cp.async (cp.async.mbarrier.arrive)
   uint64_t block = 0;         // which bytes of global memory: equal numbers mean equal bytes; 0: none
   uint64_t address = 0;       // where they begin; 0: the lines tell
@@ -76,7 +82,16 @@ struct RecordedWork {
   int32_t after = -1;                 // first of the works it waits for ...
   int32_t after_count = 0;            // ... in Recording::lists
   int32_t text = -1;                  // Recording::texts
-  int32_t lines = 0, line_count = 0;  // 128-byte lines of global memory, in Recording::lines
+  int32_t lines = 0, line_count = 0;  // lines of global memory, in Recording::lines
+};
+
+/// A line of 128 bytes of global memory: its number, and which of its sectors are touched. Memory and L2 move halves of lines.
+struct TouchedLine {
+  static constexpr int kShift = 7, kSectorShift = 5;
+  static constexpr uint64_t kFirstSector = uint64_t{1} << 60, kNumber = kFirstSector - 1;
+  static constexpr uint64_t of(uint64_t address) {
+    return address >> kShift | kFirstSector << (address >> kSectorShift & 3);
+  }
 };
 
 struct RecordedArrival {

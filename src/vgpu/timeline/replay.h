@@ -156,7 +156,7 @@ class Replay {
   double stored_by_peer(double now, double bytes, double cost);
 
  private:
-  enum class EventKind : uint8_t { kWarp, kWorkDone, kWorkRead, kArrival, kPart, kSignal };
+  enum class EventKind : uint8_t { kWarp, kWorkDone, kWorkRead, kArrival, kPart, kMoved, kSignal };
   struct Event {
     double time;
     uint64_t order;
@@ -196,6 +196,7 @@ class Replay {
   void begin_work(int32_t cluster, int32_t work, PathNode node);
   void begin_bulk_load(int32_t cluster, int32_t work, PathNode node);
   void load_part(int32_t cluster, int32_t work, int32_t part, PathNode node);
+  void finish_bulk_load(int32_t cluster, int32_t work, PathNode node);
   Landing load_by_threads(SmModel& sm, const RecordedWork& work, const Recording& recording);
   Landing update(SmModel& sm, const RecordedWork& work, const Recording& recording);
   Landing fetch(SmModel& sm, double bytes, double missed, double merged, double spread);
@@ -203,7 +204,7 @@ class Replay {
   double spread_of(double bytes) const;
   double spread_of_line(const Recording& recording, const RecordedWork& work, int32_t line) const;
   PathNode landed(const Landing& landing, const RecordedWork& work, PathNode node);
-  double store(SmModel& sm, double bytes, double cost);
+  double store(SmModel& sm, double bytes, double cost, double way = 1);
   double write_to_l2(double now, double bytes, double cost);
   Landing load_from_peer(SmModel& sm, int peer, uint64_t block, double bytes, double together);
   double store_to_peer(ClusterRun& c, const RecordedWork& work, double bytes, double cost);
@@ -221,7 +222,7 @@ class Replay {
   int rank_ = -1;
   std::vector<SmModel> sms_;
   std::vector<int> places_;  // the first SM of each place for a cluster
-  Server l2_, hbm_, starts_;
+  Server l2_, updates_, hbm_, starts_;
   double l2_rate_, hbm_rate_;
   CacheModel cache_;
   PendingRequests pending_;

@@ -10,6 +10,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "vgpu/timeline/pipes.h"
+
 namespace imbrex::vgpu {
 
 /// Serves one request after the other.
@@ -128,6 +130,7 @@ class Intervals {
 struct SmModel {
   static constexpr size_t kParts = 4;
   std::array<Server, kParts> issue, mma_sync, tensor_memory;
+  std::array<std::array<Server, kPipes>, kParts> pipes;
   std::array<int, kParts> running = {};  // warps that execute instructions now
   std::array<int, kParts> held = {};     // warps that are there
   Server copies;  // the part of `shared` that copies by threads take, which accesses wait for as well

@@ -22,6 +22,15 @@ uint64_t block_of(const WorkDemand& demand, uint64_t part) {
   return demand.block + part * kScatter;
 }
 
+/// Calls `body` with the number of each half of a line that is touched, and the bytes of its sectors that are.
+template <class Body>
+void for_each_half(uint64_t line, Body&& body) {
+  const uint64_t number = line & TouchedLine::kNumber, sectors = line / TouchedLine::kFirstSector;
+  for (uint64_t half = 0; half < 2; ++half)
+    if (const uint64_t touched = sectors >> 2 * half & 3; touched != 0)
+      body(2 * number + half, touched == 3 ? 2 * kSectorBytes : kSectorBytes);
+}
+
 }  // namespace
 
 void Replay::submit(int32_t cluster, int32_t id, PathNode node) {
@@ -141,9 +150,24 @@ void Replay::load_part(int32_t cluster, int32_t id, int32_t part, PathNode node)
                   ? load_from_peer(sm, work.peer, block, all / parts, all)
                   : load_block(sm, block, all / parts, spread_of(all), c.recording->ctas.size() > 1);
   }
-  landing.tma_latency = model_.tma_latency;
+  landing.tma_latency = model_.tma_latency + (work.demand.mapped ? rates_.map_latency : 0) +
+                        (work.demand.multicast ? rates_.multicast_latency : 0);
   if (landing.done() > run.landing.done()) run.landing = landing;
   if (part + 1 < parts) return;
+  if (run.landing.memory_latency > 0)
+    post(std::max(now_, run.landing.moved), EventKind::kMoved, cluster, id, 0, node);
+  else
+    finish_bulk_load(cluster, id, node);
+}
+
+/// All of its bytes have been moved. Memory does not answer in the order in which it is asked: the last of them wait for a part of
+/// what others have asked for meanwhile.
+void Replay::finish_bulk_load(int32_t cluster, int32_t id, PathNode node) {
+  ClusterRun& c = *clusters_[static_cast<size_t>(cluster)];
+  const RecordedWork& work = c.recording->works[static_cast<size_t>(id)];
+  WorkRun& run = c.works[static_cast<size_t>(id)];
+  if (run.landing.memory_latency > 0)
+    run.landing.memory_latency += rates_.mixing * std::max(0.0, hbm_.free() - now_);
   const double done = run.landing.done();
   run.node = landed(run.landing, work, node);
   c.loads[static_cast<size_t>(work.rank)].add(run.begin, done);
@@ -156,7 +180,6 @@ Landing Replay::load_by_threads(SmModel& sm, const RecordedWork& work, const Rec
   const auto bytes = static_cast<double>(work.demand.bytes);
   const bool is_cached =
       static_cast<CostClass>(context_.program.info[work.insn].cost) == CostClass::kGlobalAccess;
-  const double moved = std::max(bytes / std::max(1, work.line_count), static_cast<double>(kSectorBytes));
   // What is copied is written to shared memory, which cannot serve accesses meanwhile.
   const double written = is_cached ? 0 : bytes / model_.shared_bytes;
   const double issued = sm.shared.take(now_, work.line_count + written);
@@ -169,8 +192,13 @@ Landing Replay::load_by_threads(SmModel& sm, const RecordedWork& work, const Rec
       if (*ready > last.done()) last = {.moved = now_, .latency = *ready - now_};
       continue;
     }
-    const Landing landing = work.peer >= 0 ? load_from_peer(sm, work.peer, line, moved, moved)
-                                           : load_block(sm, line, moved, spread_of_line(recording, work, i));
+    Landing landing;
+    for_each_half(line, [&](uint64_t half, int64_t touched) {
+      const auto each = static_cast<double>(touched);
+      const Landing there = work.peer >= 0 ? load_from_peer(sm, work.peer, half, each, each)
+                                           : load_block(sm, half, each, spread_of_line(recording, work, i));
+      if (there.done() > landing.done()) landing = there;
+    });
     if (ready != nullptr) *ready = landing.done();
     if (landing.done() > last.done()) last = landing;
   }
@@ -183,27 +211,31 @@ Landing Replay::load_by_threads(SmModel& sm, const RecordedWork& work, const Rec
 Landing Replay::update(SmModel& sm, const RecordedWork& work, const Recording& recording) {
   const double passes = work.demand.clocks;
   Landing last{.moved = sm.l2_store.take(now_, passes * rates_.update_issue)};
-  last.take(l2_.take(now_, passes * rates_.update_cost / l2_rate_), Resource::kL2Bandwidth);
+  last.take(updates_.take(now_, passes * rates_.update_cost / l2_rate_), Resource::kL2Bandwidth);
   double memory = 0;
   for (int32_t i = 0; i < work.line_count; ++i) {
     const uint64_t line = recording.lines[static_cast<size_t>(work.lines + i)];
-    double* ready = nullptr;
-    if (!cache_.use(line, kLineBytes, &ready)) *ready = fetch(sm, kLineBytes, kLineBytes, 0, 0).done();
-    memory = std::max(memory, *ready);
-    last.take(updated_lines_[line].take(now_, passes / work.line_count * rates_.update_line),
-              Resource::kL2Bandwidth);
+    for_each_half(line, [&](uint64_t half, int64_t) {
+      constexpr int64_t kHalf = kLineBytes / 2;
+      double* ready = nullptr;
+      if (!cache_.use(half, kHalf, &ready)) *ready = fetch(sm, kHalf, kHalf, 0, 0).done();
+      memory = std::max(memory, *ready);
+    });
+    last.take(
+        updated_lines_[line & TouchedLine::kNumber].take(now_, passes / work.line_count * rates_.update_line),
+        Resource::kL2Bandwidth);
   }
   last.latency = model_.l2_latency;
   last.memory_latency = std::max(0.0, memory - last.moved - last.latency);
   return last;
 }
 
-/// When L2 has the bytes; `cost`: what they take of the way there. It keeps what was written last; the rest is on its
-/// way to memory, which nobody waits for but other requests.
-double Replay::store(SmModel& sm, double bytes, double cost) {
+/// When L2 has the bytes; `cost`: what they take of L2, and so many times `way` of the way there. It keeps what was written
+/// last; the rest is on its way to memory, which nobody waits for but other requests.
+double Replay::store(SmModel& sm, double bytes, double cost, double way) {
   timeline_.l2_bytes += static_cast<int64_t>(bytes);
   const double end =
-      std::max(sm.l2_store.take(now_, cost / rates_.store_bytes), write_to_l2(now_, bytes, cost));
+      std::max(sm.l2_store.take(now_, way * cost / rates_.store_bytes), write_to_l2(now_, bytes, cost));
   drained_ = std::max(drained_, end + model_.l2_latency);
   return end;
 }
@@ -269,13 +301,13 @@ void Replay::begin_work(int32_t cluster, int32_t id, PathNode node) {
       break;
     }
     case Kind::kThreadStore: {
-      // A sector that is written in part takes as long as two whole ones.
-      const double sectors = static_cast<double>(work.line_count * kSectorBytes);
-      const double cost = bytes < sectors ? rates_.partial_store_cost * sectors : bytes;
+      const double cost = static_cast<double>(kSectorBytes) *
+                          (work.demand.sectors + rates_.partial_line_cost * work.demand.partial_lines);
       const double stored = work.peer >= 0 ? store_to_peer(c, work, bytes, cost) : store(sm, bytes, cost);
       if (work.peer < 0)
         for (int32_t i = 0; i < work.line_count; ++i)
-          cache_.use(c.recording->lines[static_cast<size_t>(work.lines + i)], kLineBytes);
+          for_each_half(c.recording->lines[static_cast<size_t>(work.lines + i)],
+                        [&](uint64_t half, int64_t) { cache_.use(half, kLineBytes / 2); });
       const double seen = stored + model_.l2_latency / 2;
       c.stored[rank] = std::max(c.stored[rank], seen);
       set_flag(cluster, id, seen, path_.then(node, seen, Resource::kL2Latency, work.insn, work.warp));
@@ -285,13 +317,18 @@ void Replay::begin_work(int32_t cluster, int32_t id, PathNode node) {
     }
     case Kind::kTmaStore: {
       const double taken = sm.tma.take(now_, std::max(model_.tma_issue, bytes / model_.tma_bytes));
-      const double there = work.peer >= 0 ? store_to_peer(c, work, bytes, bytes) : store(sm, bytes, bytes);
+      const double way = work.demand.reduces ? rates_.bulk_update_issue : 1;
+      const double there =
+          work.peer >= 0 ? store_to_peer(c, work, bytes, bytes) : store(sm, bytes, bytes, way);
       const double latency = work.peer >= 0 ? node_->latency() : 0;
-      const double stored = std::max(taken, there - latency);
+      double stored = std::max(taken, there - latency);
+      if (work.demand.reduces && work.peer < 0)
+        stored =
+            std::max(stored, updates_.take(now_, bytes / kSectorBytes * rates_.bulk_update_cost / l2_rate_));
       const auto parts = static_cast<uint64_t>(parts_of(work.demand));
       for (uint64_t part = 0; work.peer < 0 && part < parts; ++part)
         cache_.use(block_of(work.demand, part), work.demand.bytes / static_cast<int64_t>(parts));
-      run.read = stored + model_.store_read;
+      run.read = stored + model_.store_read + (work.demand.mapped ? rates_.map_store_latency : 0);
       run.done = run.read + 2 * latency + model_.store_latency;
       then(taken, Resource::kTma);
       then(stored, Resource::kL2Bandwidth);

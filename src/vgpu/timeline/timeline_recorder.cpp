@@ -12,9 +12,15 @@ namespace {
 
 constexpr int kSubPartitions = 4;
 constexpr int kLineShift = 7;  // 128 bytes
+constexpr int64_t kLineBytes = 128;
+constexpr uint32_t kWordBytes = 4;
 /// Rounds that a sample must show (of four the last may be cut), and times as many works as usual that are recorded to see them.
 constexpr int kRecordedRounds = 4;
 constexpr size_t kPatience = 3;
+
+void add(PipeClocks& to, const PipeClocks& more) {
+  for (size_t i = 0; i < kPipes; ++i) to[i] += more[i];
+}
 
 /// The loads that fill registers which an instruction reads, and which its warp has not waited for yet.
 template <class WarpState>
@@ -83,10 +89,12 @@ void TimelineRecorder::flush(size_t warp, uint32_t insn) {
     step.slots = static_cast<float>(state.slots);
     step.shared = static_cast<float>(state.shared);
     step.matrix = static_cast<float>(state.matrix);
+    step.pipes = state.pipes;
     push(warp, step);
   }
   state.run_begin = state.clock;
   state.issue = state.slots = state.shared = state.matrix = 0;
+  state.pipes = {};
   state.operand_groups = 0;
   state.run_insn = insn;
 }
@@ -102,6 +110,7 @@ void TimelineRecorder::issue(size_t warp, const Instruction& insn, const Instruc
       state.port = std::max(state.port, state.clock) + made->stall;
       state.issue += made->issue;
       state.slots += made->issue;
+      add(state.pipes, made->pipes);
     }
     // The machine code uses the source itself, or has done it with another instruction.
     double ready = 0;
@@ -141,12 +150,16 @@ void TimelineRecorder::issue(size_t warp, const Instruction& insn, const Instruc
   const bool is_made = made != nullptr && price.alone == 0;
   state.port = std::max(state.port, state.clock) + (is_made ? made->stall : price.issue);
   state.last = std::max(state.last, begin + std::max(price.issue, price.alone));
-  const bool is_narrow =
-      cost == CostClass::kMufu || cost == CostClass::kDouble;  // a unit, rather than issue slots
-  state.issue += !is_made    ? price.issue
-                 : is_narrow ? std::max<double>(price.issue, made->issue)
-                             : made->issue;
-  state.slots += made != nullptr ? made->issue : price.issue;
+  // Doubles have a unit of their own that nothing else is told of.
+  state.issue += !is_made                     ? price.issue
+                 : cost == CostClass::kDouble ? std::max<double>(price.issue, made->issue)
+                                              : made->issue;
+  state.slots += is_made ? made->issue : price.issue;
+  if (is_made)
+    add(state.pipes, made->pipes);
+  else
+    state.pipes[static_cast<size_t>(Pipe::kSpecial)] += static_cast<float>(price.special);
+  if (cost == CostClass::kShuffle) state.shared += is_made ? made->shared : 1;
   if (price.alone > 0 || info.ends_block) end_block(state);
   for (uint32_t r : info.writes) {
     state.ready[r] = state.load >= 0 ? 0 : begin + latency;
@@ -180,12 +193,14 @@ void TimelineRecorder::executed(size_t warp, const Instruction& insn, Step step)
       state.clock = state.port = state.last = state.spin_clock;
       state.issue = state.spin_issue;
       state.slots = state.spin_slots;
+      state.pipes = state.spin_pipes;
     }
     state.spin_insn = insn.index;
     state.spin_steps = steps;
     state.spin_clock = state.clock;
     state.spin_issue = state.issue;
     state.spin_slots = state.slots;
+    state.spin_pipes = state.pipes;
   }
   issue(warp, insn, info);
   if (cost == CostClass::kFence && info.drains) drain(warp, insn.index);
@@ -195,6 +210,7 @@ void TimelineRecorder::executed(size_t warp, const Instruction& insn, Step step)
 void TimelineRecorder::drain(size_t warp, uint32_t insn) {
   flush(warp, insn);
   push(warp, {.kind = Kind::kDrain, .insn = insn});
+  states_[warp].has_stored = false;
 }
 
 void TimelineRecorder::accessed(size_t warp, const Instruction& insn, Space space,
@@ -213,9 +229,15 @@ void TimelineRecorder::accessed(size_t warp, const Instruction& insn, Space spac
   const bool is_flag = info.is_strong && flags_ != nullptr;
   if (is_flag && !writes && polls_again(warp, insn.index, host[first_lane(lanes)]))
     return wait_for_flags(warp, insn.index, host, lanes);
+  state.has_stored |= writes;
   WorkDemand demand;
   demand.kind = writes ? WorkDemand::Kind::kThreadStore : WorkDemand::Kind::kThreadLoad;
   demand.bytes = int64_t{bytes} * count_lanes(lanes);
+  if (writes) {
+    const StoredSectors sectors = stored_sectors(host, lanes, bytes);
+    demand.sectors = static_cast<int16_t>(sectors.sectors);
+    demand.partial_lines = static_cast<int16_t>(sectors.partial_lines);
+  }
   const std::byte* const at = host[first_lane(lanes)];
   if (signals_ == nullptr || !info.looks) {
     submit_access(warp, insn, demand, host, lanes, bytes, !writes);
@@ -238,27 +260,6 @@ void TimelineRecorder::accessed(size_t warp, const Instruction& insn, Space spac
   state.look = {insn.index, at, wait, recording_.warps[warp].size(), state.load, state.clock};
 }
 
-/// How often a warp looks in vain depends on the schedule: of a loop the last look is recorded, with the store that ended
-/// it.
-bool TimelineRecorder::looks_again(size_t warp, const Instruction& insn, const std::byte* at) {
-  WarpState& state = states_[warp];
-  const Look& look = state.look;
-  std::vector<RecordedStep>& steps = recording_.warps[warp];
-  const auto is_of_loop = [&](const RecordedStep& step) {
-    return step.kind == Kind::kRun || (step.kind == Kind::kWaitWork && step.id == look.load);
-  };
-  if (look.insn != insn.index || look.at != at || steps.size() < look.steps ||
-      !std::all_of(steps.begin() + static_cast<ptrdiff_t>(look.steps), steps.end(), is_of_loop))
-    return false;
-  steps.resize(look.steps);
-  steps[look.wait].id = signals_->last(at);
-  state.clock = state.port = state.last = state.run_begin = look.clock;
-  state.issue = state.slots = state.shared = state.matrix = 0;
-  state.run_insn = insn.index;
-  state.load = look.load;
-  return true;
-}
-
 int16_t TimelineRecorder::peer_of(uint64_t address) const {
   if (rank_ < 0 || address < kHeapBase) return -1;
   const int gpu = memory_->gpu_of(address);
@@ -266,35 +267,6 @@ int16_t TimelineRecorder::peer_of(uint64_t address) const {
 }
 int16_t TimelineRecorder::peer_of(const std::byte* host) const {
   return peer_of(kGlobalBase + static_cast<uint64_t>(host - memory_->host(kGlobalBase)));
-}
-
-/// A look at the same word again, and nothing since but what a loop around it does: how often it goes round depends on the
-/// schedule. Takes back what the round recorded.
-bool TimelineRecorder::polls_again(size_t warp, uint32_t insn, const std::byte* word) {
-  WarpState& state = states_[warp];
-  std::vector<RecordedStep>& steps = recording_.warps[warp];
-  if (state.poll.insn != insn || state.poll.word != word) return false;
-  const bool is_loop =
-      std::all_of(steps.begin() + static_cast<ptrdiff_t>(state.poll.end), steps.end(), [&](const auto& step) {
-        return step.kind == Kind::kRun || step.kind == Kind::kFlag || step.kind == Kind::kDrain ||
-               (step.kind == Kind::kWaitWork && step.id == state.poll.work);
-      });
-  if (!is_loop) return false;
-  flush(warp, insn);
-  steps.resize(state.poll.end);
-  push(warp, {.kind = Kind::kWaitWork, .insn = insn, .id = state.poll.work});
-  state.load = state.poll.work;
-  return true;
-}
-
-void TimelineRecorder::wait_for_flags(size_t warp, uint32_t insn, const std::byte* const* host, Mask lanes) {
-  std::optional<FlagWriters::Writer> last;
-  for_each_lane(lanes, [&](int lane) {
-    const std::optional<FlagWriters::Writer> writer = flags_->writer(host[lane]);
-    if (!writer || writer == last) return;
-    push(warp, {.kind = Kind::kFlag, .insn = insn, .id = writer->work, .phase = writer->cluster});
-    last = writer;
-  });
 }
 
 void TimelineRecorder::updated(size_t warp, const Instruction& insn, Space space,
@@ -334,9 +306,17 @@ void TimelineRecorder::submit_access(size_t warp, const Instruction& insn, const
   add_lines(work, host, lanes, bytes);
   const auto id = static_cast<int32_t>(recording_.works.size());
   if (demand.kind == WorkDemand::Kind::kThreadStore) rounds_.stored(recording_.works.size());
+  const bool is_part = demand.partial_lines > 0 && bytes <= kWordBytes;
+  if (is_part && is_gathered(state, work)) {
+    state.room -= demand.bytes;
+  } else {
+    state.open_store = is_part ? id : -1;
+    state.room = int64_t{work.line_count} * kLineBytes - demand.bytes;
+  }
   recording_.works.push_back(work);
   push(warp, {.kind = Kind::kSubmit, .insn = insn.index, .id = id});
   if (loads) state.load = id;
+  if (is_part && state.room == 0) gather_stores(recording_, warp, std::exchange(state.open_store, -1));
 }
 
 void TimelineRecorder::add_lines(RecordedWork& work, const std::byte* const* host, Mask lanes,
@@ -345,9 +325,17 @@ void TimelineRecorder::add_lines(RecordedWork& work, const std::byte* const* hos
   const size_t begin = lines.size();
   for_each_lane(lanes, [&](int lane) {
     const auto at = reinterpret_cast<uintptr_t>(host[lane]);
-    for (uint64_t line = at >> kLineShift; line <= (at + bytes - 1) >> kLineShift; ++line)
-      if (std::find(lines.begin() + static_cast<int64_t>(begin), lines.end(), line) == lines.end())
+    constexpr int kShift = TouchedLine::kSectorShift;
+    for (uint64_t sector = at >> kShift; sector <= (at + bytes - 1) >> kShift; ++sector) {
+      const uint64_t line = TouchedLine::of(sector << kShift);
+      const auto same = std::find_if(
+          lines.begin() + static_cast<int64_t>(begin), lines.end(),
+          [&](uint64_t other) { return (other & TouchedLine::kNumber) == (line & TouchedLine::kNumber); });
+      if (same == lines.end())
         lines.push_back(line);
+      else
+        *same |= line;
+    }
   });
   work.lines = static_cast<int32_t>(begin);
   work.line_count = static_cast<int32_t>(lines.size() - begin);
@@ -457,6 +445,8 @@ void TimelineRecorder::arrived(const Who& who, SyncKey key, int64_t phase) {
   const bool is_same = !steps.empty() && steps.back().kind == Kind::kArrive && steps.back().id == object &&
                        steps.back().phase == phase && steps.back().insn == who.insn->index;
   if (is_same) return;
+  // The arrival at a cluster's barrier releases what the warp has stored.
+  if (program_->info[who.insn->index].drains && states_[warp].has_stored) drain(warp, who.insn->index);
   flush(warp, who.insn->index);
   push(warp,
        {.kind = Kind::kArrive, .insn = who.insn->index, .id = object, .phase = static_cast<int32_t>(phase)});

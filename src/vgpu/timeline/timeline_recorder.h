@@ -89,6 +89,7 @@ class TimelineRecorder {
     // they do not depend on each other; when all of them have been issued one by one; and when the last of them has been.
     double clock = 0, port = 0, last = 0;
     double run_begin = 0, issue = 0, slots = 0, shared = 0, matrix = 0;  // since the last event
+    PipeClocks pipes = {};                                               // the same
     uint32_t run_insn = 0;
     double matrix_free = 0;
     int32_t operand_groups = 0;  // loads from shared memory with products behind them, since the last event
@@ -96,7 +97,10 @@ class TimelineRecorder {
     std::vector<double> ready;   // by register: when it may be used
     std::vector<int32_t> loads;  // by register: the load that fills it, or -1
     int32_t load = -1;           // by the instruction being executed
-    double wavefronts = 0;       // clocks its access takes of shared memory
+    bool has_stored = false;     // to global memory, since it last waited until all see that
+    int32_t open_store = -1;     // of parts of sectors, with which others are gathered; its room, in bytes
+    int64_t room = 0;
+    double wavefronts = 0;                     // clocks its access takes of shared memory
     Numerator numerator = Numerator::kNormal;  // of its lanes, the one that takes longest
     int32_t product = -1;  // the one submitted or joined last, unless its group has been closed
     Groups copies, bulk_reads, bulk_writes, products;
@@ -114,6 +118,7 @@ class TimelineRecorder {
     uint32_t spin_insn = ~0u;
     size_t spin_steps = 0;
     double spin_clock = 0, spin_issue = 0, spin_slots = 0;
+    PipeClocks spin_pipes = {};
     Look look;
   };
 
@@ -137,6 +142,7 @@ class TimelineRecorder {
   bool polls_again(size_t warp, uint32_t insn, const std::byte* word);
   void drain(size_t warp, uint32_t insn);
   static void end_block(WarpState& state);
+  bool is_gathered(WarpState& state, const RecordedWork& store) const;
   void add_lines(RecordedWork& work, const std::byte* const* host, Mask lanes, uint32_t bytes);
 
   const Program* program_;

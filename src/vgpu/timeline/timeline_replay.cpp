@@ -124,6 +124,9 @@ double Replay::execute(ClusterRun& c, int32_t warp, const RecordedStep& step) {
   };
   sm.slots += step.slots;
   take(sm.issue[part], demand.issue, Resource::kInstructions, others);
+  for (size_t pipe = 0; pipe < kPipes; ++pipe)
+    if (demand.pipes[pipe] > 0)
+      take(sm.pipes[part][pipe], demand.pipes[pipe], Resource::kInstructions, others);
   if (demand.shared > 0) {
     int all = 0;
     for (int running : sm.running) all += running;
@@ -396,6 +399,8 @@ void Replay::step() {
       return finish_read(event.cluster, event.id);
     case EventKind::kPart:
       return load_part(event.cluster, event.id, event.phase, event.node);
+    case EventKind::kMoved:
+      return finish_bulk_load(event.cluster, event.id, event.node);
     case EventKind::kArrival:
       return arrive(event.cluster, event.id, event.phase, event.node);
     case EventKind::kSignal:

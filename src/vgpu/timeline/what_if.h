@@ -18,14 +18,16 @@ CostModel without(CostModel model, Resource resource);
 /// What a stretch of a warp's instructions asks for.
 struct RunDemand {
   double alone, issue, shared, matrix;
+  PipeClocks pipes;
 };
 /// Of a recorded step, with the resource `free` that costs nothing.
 inline RunDemand demand_of(const RecordedStep& step, std::optional<Resource> free) {
-  RunDemand d{step.alone, step.issue, step.shared, step.matrix};
+  RunDemand d{step.alone, step.issue, step.shared, step.matrix, step.pipes};
   if (!free) return d;
   // A step's time alone contains that of its accesses and products.
   if (*free == Resource::kInstructions) {
     d.issue = 0;
+    d.pipes = {};
     d.alone = std::max(d.shared, d.matrix);
   } else if (*free == Resource::kSharedMemory) {
     d.alone = std::max(d.issue, d.alone - d.shared);

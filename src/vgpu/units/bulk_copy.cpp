@@ -65,6 +65,7 @@ class CopyToShared : public AsyncOp {
     const bool is_global = from_.space == Space::kGlobal;
     return {.kind = is_global ? WorkDemand::Kind::kTmaLoad : WorkDemand::Kind::kRemote,
             .bytes = bytes_,
+            .multicast = form_->multicast,
             .block = is_global ? from_.address * 0x9E3779B97F4A7C15u + bytes_ : 0,
             .address = is_global ? from_.address : 0};
   }
@@ -95,6 +96,7 @@ class CopyToGlobal : public BulkStore {
   WorkDemand demand() const override {
     return {.kind = WorkDemand::Kind::kTmaStore,
             .bytes = bytes_,
+            .reduces = reduces(),
             .block = to_.address * 0x9E3779B97F4A7C15u + bytes_,
             .address = to_.address};
   }

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "vgpu/memory/raced_bytes.h"
+#include "vgpu/timeline/recording.h"
 #include "vgpu/units/mbarrier_ops.h"
 
 namespace imbrex::vgpu {
@@ -76,10 +77,17 @@ class WarpCopy : public AsyncOp {
     std::vector<uint64_t> lines;
     for_each_lane(lanes, [&](int lane) {
       const LaneCopy& copy = copies_[static_cast<size_t>(lane)];
-      if (copy.source_bytes > 0) lines.push_back(copy.from >> 7);
+      if (copy.source_bytes > 0) lines.push_back(TouchedLine::of(copy.from));
     });
-    std::sort(lines.begin(), lines.end());
-    lines.erase(std::unique(lines.begin(), lines.end()), lines.end());
+    const auto number = [](uint64_t line) { return line & TouchedLine::kNumber; };
+    std::sort(lines.begin(), lines.end(), [&](uint64_t a, uint64_t b) { return number(a) < number(b); });
+    size_t count = 0;
+    for (uint64_t line : lines)
+      if (count > 0 && number(lines[count - 1]) == number(line))
+        lines[count - 1] |= line;
+      else
+        lines[count++] = line;
+    lines.resize(count);
     return lines;
   }
 

@@ -50,13 +50,14 @@ void spread_groups(const std::byte* from, uint32_t data_bytes, uint32_t groups, 
 class BoxLoad : public AsyncOp {
  public:
   BoxLoad(Who who, const TensorBox& box, Cta& to, uint32_t offset, Cta& barrier_cta, uint32_t barrier,
-          bool is_first)
+          bool multicast, bool is_first)
       : AsyncOp(who),
         box_(box),
         to_(&to),
         offset_(offset),
         barrier_cta_(&barrier_cta),
         barrier_(barrier),
+        multicast_(multicast),
         is_first_(is_first) {}
 
   bool run(Cluster& cluster) override {
@@ -82,6 +83,8 @@ class BoxLoad : public AsyncOp {
     return {.kind = WorkDemand::Kind::kTmaLoad,
             .bytes = box_.bytes(),
             .clocks = delay(),
+            .mapped = true,
+            .multicast = multicast_,
             .repeated = !is_first_,
             .block = box_.identity(),
             .address = box_.address()};
@@ -116,6 +119,7 @@ class BoxLoad : public AsyncOp {
   uint32_t offset_;
   Cta* barrier_cta_;
   uint32_t barrier_;
+  bool multicast_;
   bool is_first_;  // of a multicast's destinations
 };
 
@@ -241,8 +245,8 @@ void load(Cluster& cluster, Warp& warp, const Instruction& insn, const LoadForm&
       return;
     Cta* owner = barrier_owner(cluster, form, *target, *barrier.cta);
     const bool is_first = (ranks & ((1u << rank) - 1)) == 0;
-    cluster.async().submit(std::make_unique<BoxLoad>(who, box, *target, offset, *owner,
-                                                     static_cast<uint32_t>(barrier.address), is_first));
+    cluster.async().submit(std::make_unique<BoxLoad>(
+        who, box, *target, offset, *owner, static_cast<uint32_t>(barrier.address), form.multicast, is_first));
   }
 }
 

@@ -66,6 +66,8 @@ class BoxStore : public BulkStore {
   WorkDemand demand() const override {
     return {.kind = WorkDemand::Kind::kTmaStore,
             .bytes = box_.bytes(),
+            .mapped = true,
+            .reduces = reduces(),
             .block = box_.identity(),
             .address = box_.address()};
   }
