@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "attention/cache_case.h"
 #include "attention/decode_launch.h"
 #include "attention/kv_arguments.h"
 #include "attention/reference.h"
@@ -22,56 +23,29 @@ namespace {
 /// A problem of decoding, as sizes of a registered kernel state it.
 struct Decoding {
   DecodeSizes s;
-  int64_t page, ragged, causal;
+  CacheCase cache;
+  bool is_causal;
   DataType dtype, kv_dtype;
   float scale;
-  DeviceTensor q, k, v, o, lengths, table;
-  std::vector<int64_t> length_of, page_of;  // [batches], [batches, pages of each]
+  DeviceTensor q, k, v, o;
 
   Decoding(Case& c, bool is_float8)
       : s{c.size("batch"), c.size("heads"), c.size("group"), c.size("q"), c.size("kv"), c.size("d")},
-        page(c.size("page")),
-        ragged(c.size("ragged")),
-        causal(c.size("causal")),
+        cache(c, s.batches, s.capacity, c.size("page"), c.size("ragged") != 0),
+        is_causal(c.size("causal") != 0),
         dtype(c.size("bf16") ? bfloat16 : float16),
         kv_dtype(is_float8 ? float8_e4m3 : dtype),
-        scale(1 / std::sqrt(static_cast<float>(s.head_size))) {
-    q = c.input(dtype, {s.batches, s.heads_kv * s.group, s.q_size, s.head_size});
-    const int64_t each = page > 0 ? (s.capacity + page - 1) / page : 1, pages = s.batches * each;
-    const int64_t rows = page > 0 ? page : s.capacity;
-    k = c.input(kv_dtype, {pages, s.heads_kv, rows, s.head_size});
-    v = c.input(kv_dtype, {pages, s.heads_kv, rows, s.head_size});
-    o = c.output(dtype, q.shape());
-    // Lengths from 0 to the capacity, the first of them full.
-    length_of.assign(static_cast<size_t>(s.batches), s.capacity);
-    for (int64_t b = 1; b < s.batches && ragged; ++b)
-      length_of[b] = b % 4 == 3 ? 0 : (b * 7919 + 13) % (s.capacity + 1);
-    // Pages in a scattered order.
-    for (int64_t i = 0; i < pages; ++i) page_of.push_back((i * step(pages) + 5) % pages);
-    if (ragged || page > 0) {
-      HostTensor host(int32, {s.batches});
-      for (int64_t b = 0; b < s.batches; ++b) host.set(b, static_cast<double>(length_of[b]));
-      lengths = c.input(host);
-    }
-    if (page > 0) {
-      HostTensor host(int32, {s.batches, each});
-      for (int64_t i = 0; i < pages; ++i) host.set(i, static_cast<double>(page_of[i]));
-      table = c.input(host);
-    }
-  }
-
-  double read_rows() const {
-    double rows = 0;
-    for (int64_t length : length_of) rows += static_cast<double>(length);
-    return rows;
-  }
+        scale(1 / std::sqrt(static_cast<float>(s.head_size))),
+        q(c.input(dtype, {s.batches, s.heads_kv * s.group, s.q_size, s.head_size})),
+        k(c.input(kv_dtype, {cache.pages, s.heads_kv, cache.rows_of_page, s.head_size})),
+        v(c.input(kv_dtype, k.shape())),
+        o(c.output(dtype, q.shape())) {}
 
   void expect(Case& c) const {
     std::shared_ptr<std::array<std::vector<double>, 3>> values;
     RowReference row;
     int64_t of = -1;
-    const int64_t d = s.head_size, heads = s.heads_kv * s.group, rows = page > 0 ? page : s.capacity;
-    const int64_t each = page > 0 ? (s.capacity + page - 1) / page : 1;
+    const int64_t d = s.head_size, heads = s.heads_kv * s.group;
     const DataType product = kv_dtype == float8_e4m3 ? float16 : dtype;  // what is multiplied
     c.expect_within(
         o,
@@ -81,14 +55,11 @@ struct Decoding {
                 std::array<std::vector<double>, 3>{c.values(q), c.values(k), c.values(v)});
           const int64_t r = element / d, i = r % s.q_size, head = r / s.q_size % heads,
                         b = r / s.q_size / heads;
-          const auto place = [&](int64_t j) {
-            const int64_t at = page > 0 ? page_of[b * each + j / page] : b;
-            return ((at * s.heads_kv + head / s.group) * rows + (page > 0 ? j % page : j)) * d;
-          };
+          const auto place = [&](int64_t j) { return cache.row_at(b, j, s.heads_kv, head / s.group) * d; };
           const std::vector<double>&qs = (*values)[0], &ks = (*values)[1], &vs = (*values)[2];
           if (r != of) {
-            const int64_t seen =
-                std::max<int64_t>(0, causal ? length_of[b] - s.q_size + i + 1 : length_of[b]);
+            const int64_t length = cache.length_of[b],
+                          seen = std::max<int64_t>(0, is_causal ? length - s.q_size + i + 1 : length);
             row.weigh(qs.data() + r * d, d, scale, seen, product,
                       [&](int64_t j) { return ks.data() + place(j); });
             of = r;
@@ -98,13 +69,6 @@ struct Decoding {
         },
         std::min<int64_t>(s.batches * heads * s.q_size * d,
                           (int64_t{1} << 28) / std::max<int64_t>(s.capacity, 1) / d + 300));
-  }
-
- private:
-  static int64_t step(int64_t pages) {  // a number that shares no divisor with `pages`
-    int64_t step = pages / 2 + 1;
-    while (std::gcd(step, pages) != 1) ++step;
-    return step;
   }
 };
 
@@ -124,9 +88,9 @@ void decode(Case& c, const Decoding& p, Kernel<K>& kernel) {
                tickets =
                    c.input(HostTensor(int32, {s.batches * s.heads_kv * ((s.group * s.q_size + 15) / 16)}));
   const HeadArguments qs(p.q), os(p.o);
-  const CacheArguments cache(p.k, p.v, p.lengths, p.table);
+  const CacheArguments cache(p.k, p.v, p.cache.lengths, p.cache.table);
   ScoreArguments steps{
-      .causal = p.causal != 0, .heads = heads, .slopes = p.q.address(), .sinks = p.q.address()};
+      .causal = p.is_causal, .heads = heads, .slopes = p.q.address(), .sinks = p.q.address()};
   const auto merge = [&](Kernel<Merge>& last) {
     return last(s.batches, heads, s.q_size, parts, s.head_size, p.dtype, false, partial, log_sum, os,
                 log_sum.address());
@@ -153,7 +117,7 @@ void decode(Case& c, const Decoding& p, Kernel<K>& kernel) {
       merge(last).expect_clean();
     }
   }
-  c.flop = 4.0 * static_cast<double>(heads * s.q_size) * p.read_rows() / static_cast<double>(s.batches) *
+  c.flop = 4.0 * static_cast<double>(heads * s.q_size) * p.cache.all_rows() / static_cast<double>(s.batches) *
            static_cast<double>(s.batches * s.head_size);
   p.expect(c);
   c.expect(tickets, [](std::span<double> zeros) { std::ranges::fill(zeros, 0); });
@@ -183,8 +147,8 @@ const KernelRegistration<WithScoreOptions<DecodeAttention>> registration{
       const Decoding p(c, c.size("float8") != 0);
       decode(c, p, kernel);
       const DecodeSizes& s = p.s;
-      if (c.mode() != Case::Mode::kTrace && p.page == 0 && !p.ragged && p.kv_dtype == p.dtype &&
-          s.batches == 1 && (s.q_size == 1 || !p.causal))
+      if (c.mode() != Case::Mode::kTrace && p.cache.lengths.is_null() && p.kv_dtype == p.dtype &&
+          s.batches == 1 && (s.q_size == 1 || !p.is_causal))
         c.attention = StatedAttention{p.q[0], p.k[0], p.v[0], p.o[0], p.scale, false};
     }};
 

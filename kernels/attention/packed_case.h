@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "imbrex/runtime/registry.h"
@@ -21,8 +22,10 @@ inline std::vector<int64_t> divided(int64_t rows, int64_t sequences, int64_t see
   }
   return begins;
 }
-inline DeviceTensor as_input(Case& c, const std::vector<int64_t>& numbers) {
-  HostTensor host(int32, {static_cast<int64_t>(numbers.size())});
+/// The numbers as int32, of this shape; without one a vector.
+inline DeviceTensor as_input(Case& c, const std::vector<int64_t>& numbers, std::vector<int64_t> shape = {}) {
+  if (shape.empty()) shape = {static_cast<int64_t>(numbers.size())};
+  HostTensor host(int32, std::move(shape));
   for (size_t i = 0; i < numbers.size(); ++i)
     host.set(static_cast<int64_t>(i), static_cast<double>(numbers[i]));
   return c.input(host);

@@ -64,6 +64,21 @@ struct Steps {
   float soft_cap;
   bool deterministic;
 
+  Steps(nb::handle alibi_slopes, nb::handle sinks, nb::handle q_begins, nb::handle kv_begins, bool causal,
+        std::optional<float> scale, int64_t window_left, int64_t window_right, int64_t prefix, float soft_cap,
+        bool deterministic)
+      : alibi_slopes{"alibi_slopes", alibi_slopes},
+        sinks{"sinks", sinks},
+        q_begins{"q_begins", q_begins},
+        kv_begins{"kv_begins", kv_begins},
+        causal(causal),
+        scale(scale),
+        window_left(window_left),
+        window_right(window_right),
+        prefix(prefix),
+        soft_cap(soft_cap),
+        deterministic(deterministic) {}
+
   AttentionOptions options(Call& call) const {
     AttentionOptions o;
     o.scale = scale.value_or(0);
@@ -127,17 +142,8 @@ nb::object attention(nb::handle q_object, nb::handle k_object, nb::handle v_obje
                      bool deterministic, nb::handle out_dtype, nb::handle out, const std::string& target) {
   const Array q("q", q_object), k("k", k_object), v("v", v_object);
   check_heads(q, k, v, true);
-  const Steps steps{{"alibi_slopes", slopes},
-                    {"sinks", sinks},
-                    {"q_begins", q_begins},
-                    {"kv_begins", kv_begins},
-                    causal,
-                    scale,
-                    window_left,
-                    window_right,
-                    prefix,
-                    soft_cap,
-                    deterministic};
+  const Steps steps(slopes, sinks, q_begins, kv_begins, causal, scale, window_left, window_right, prefix,
+                    soft_cap, deterministic);
   const Scales scales{{"q_scales", q_scales}, {"k_scales", k_scales}, {"v_scales", v_scales}};
   if (out.is_none() && needs_gradient({&q, &k, &v, steps.alibi_slopes.get(), steps.sinks.get(),
                                        scales.q.get(), scales.k.get(), scales.v.get()}))
@@ -155,17 +161,8 @@ nb::tuple attention_forward(nb::handle q_object, nb::handle k_object, nb::handle
                             int64_t prefix, float soft_cap, bool deterministic) {
   const Array q("q", q_object), k("k", k_object), v("v", v_object);
   check_heads(q, k, v);
-  const Steps steps{{"alibi_slopes", slopes},
-                    {"sinks", sinks},
-                    {"q_begins", q_begins},
-                    {"kv_begins", kv_begins},
-                    causal,
-                    scale,
-                    window_left,
-                    window_right,
-                    prefix,
-                    soft_cap,
-                    deterministic};
+  const Steps steps(slopes, sinks, q_begins, kv_begins, causal, scale, window_left, window_right, prefix,
+                    soft_cap, deterministic);
   const nb::object none = nb::none();
   const Scales scales{{"q_scales", none}, {"k_scales", none}, {"v_scales", none}};
   nb::object sums, made = attention_into(q, k, v, steps, scales, none, none, "sm_90a", &sums);
@@ -183,17 +180,8 @@ nb::tuple attention_backward(nb::handle grad_object, nb::handle q_object, nb::ha
   expect(o, q.dtype, with_last(q.shape(), v.extents[v.rank - 1]));
   expect(grad, q.dtype, o.shape());
   expect(sums, float32, q.shape().first(q.rank - 1));
-  const Steps steps{{"alibi_slopes", slopes},
-                    {"sinks", sinks},
-                    {"q_begins", q_begins},
-                    {"kv_begins", kv_begins},
-                    causal,
-                    scale,
-                    window_left,
-                    window_right,
-                    prefix,
-                    soft_cap,
-                    deterministic};
+  const Steps steps(slopes, sinks, q_begins, kv_begins, causal, scale, window_left, window_right, prefix,
+                    soft_cap, deterministic);
   nb::object made[3];
   for (int i = 0; const Array* t : {&q, &k, &v})
     made[i++] = new_like_heads(*t, t->extents[t->rank - 1], t->dtype);

@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "attention_device.h"
 #include "attention_exact.h"
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/attention/custom_backward.h"
@@ -49,10 +50,6 @@ struct BoundAndFading {
 
 constexpr int kWidth = 50;
 constexpr float kBound = 3, kRate = 0.05f;
-
-Device virtual_gpu(uint64_t seed = 2) {
-  return Device::virtual_gpu({.target = "sm_90a", .seed = seed, .checks = vgpu::CheckSet::all()});
-}
 
 /// The library's options that mean the same.
 AttentionOptions same_options(const Device& device, int64_t heads) {

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "attention_device.h"
 #include "attention_exact.h"
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/attention.h"
@@ -15,9 +16,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::ThrowsMessage;
 
-Device virtual_gpu(uint64_t seed = 2) {
-  return Device::virtual_gpu({.target = "sm_100a", .seed = seed, .checks = vgpu::CheckSet::all()});
-}
+constexpr const char* kTarget = "sm_100a";
+
 Values values(const DeviceTensor& t) { return t.to_host().to_doubles(); }
 void expect_near(const DeviceTensor& got, const Values& expected, double tolerance) {
   const Comparison comparison = compare(got.to_host(), expected, tolerance);
@@ -30,7 +30,7 @@ DeviceTensor rows_outside(const Device& device, const Sizes& s, int64_t heads, i
 }
 
 void expect_attention(const Sizes& s, AttentionOptions options, uint64_t seed = 2) {
-  const Device device = virtual_gpu(seed);
+  const Device device = virtual_gpu(seed, kTarget);
   const DeviceTensor q = rows_outside(device, s, s.heads, s.rows, 1),
                      k = rows_outside(device, s, s.heads_kv, s.rows_kv, 2),
                      v = rows_outside(device, s, s.heads_kv, s.rows_kv, 3),
@@ -55,7 +55,8 @@ TEST(AttentionOnBlackwell, OfOddLengths) {
   }
 }
 TEST(AttentionOnBlackwell, MasksAndModifications) {
-  const DeviceTensor some = DeviceTensor::empty(virtual_gpu(), float32, {1});  // made anew for each device
+  const DeviceTensor some =
+      DeviceTensor::empty(virtual_gpu(2, kTarget), float32, {1});  // made anew for each device
   expect_attention(kSmall, {.causal = true, .window_left = 40});
   expect_attention(kSmall, {.window_left = 3, .window_right = 30});
   expect_attention(kSmall, {.prefix = 90});
@@ -66,7 +67,7 @@ TEST(AttentionOnBlackwell, MasksAndModifications) {
                    {.causal = true, .window_left = 20, .soft_cap = 3, .alibi_slopes = some, .sinks = some});
 }
 TEST(AttentionOnBlackwell, Decoding) {
-  const Device device = virtual_gpu();
+  const Device device = virtual_gpu(2, kTarget);
   const DeviceTensor sinks = DeviceTensor::random(device, float32, {4}, 9);
   for (const int64_t rows : {1, 5})
     for (const int64_t parts : {1, 3, 40}) {
@@ -92,7 +93,7 @@ TEST(AttentionOnBlackwell, Decoding) {
     }
 }
 TEST(AttentionOnBlackwell, WhatItLacksIsRefused) {
-  const Device device = virtual_gpu();
+  const Device device = virtual_gpu(2, kTarget);
   const auto tensor = [&](DataType dtype, int64_t d) {
     return DeviceTensor::random(device, dtype, {1, 8, d}, 1);
   };

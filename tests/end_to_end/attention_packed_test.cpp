@@ -9,6 +9,7 @@
 
 #include "../ptxas.h"
 #include "attention/score_arguments.h"
+#include "attention_device.h"
 #include "codegen/codegen.h"
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/attention.h"
@@ -24,10 +25,6 @@ namespace {
 using ::testing::HasSubstr;
 using Lengths = std::vector<int64_t>;
 using Values = std::vector<double>;
-
-Device virtual_gpu(uint64_t seed = 2) {
-  return Device::virtual_gpu({.target = "sm_90a", .seed = seed, .checks = vgpu::CheckSet::all()});
-}
 
 std::vector<int64_t> begins_of(const Lengths& lengths) {
   std::vector<int64_t> begins{0};

@@ -2,6 +2,7 @@
 // imbrex::attention of tensors as they lie, against float64.
 #include <gmock/gmock.h>
 
+#include "attention_device.h"
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/attention.h"
 #include "imbrex/runtime/compare.h"
@@ -19,10 +20,6 @@ struct Setting {
   bool causal = false;
   float scale = 0;
 };
-
-Device virtual_gpu() {
-  return Device::virtual_gpu({.target = "sm_90a", .seed = 2, .checks = vgpu::CheckSet::all()});
-}
 
 void expect_attention(const Setting& s) {
   const Device device = virtual_gpu();
