@@ -15,7 +15,7 @@
 //     packback/HEADS,ROWS,SEQUENCES,D,GROUP,CAUSAL
 //     backward/HEADS,Q,KV,D,GROUP,CAUSAL
 //     adding/... without determinism; dall/..., its kernel :stages=3
-//     dq/... and dkv/..., one of its two kernels        :block_kv=64 stages=2, :block_q=64 stages=2
+//     dq/..., dkv/..., and dkvl/... of large heads, one of its kernels        :block_kv=64 stages=2, :block_q=64 stages=2
 //     decode/BATCH,HEADS_KV,GROUP,Q,KV,D,PAGE[,PARTS[,FLOAT8[,MERGE]]]  :block_kv=64 stages=3; MERGE 1: by the last CTA,
 //                                                 2: by a launch, 3: not at all
 //     decode8/BATCH,HEADS_KV,GROUP,Q,KV,D,PAGE[,PARTS[,1[,MERGE]]]      the kernel that is for float8
@@ -44,6 +44,7 @@
 #include "imbrex/kernels/attention/forward.h"
 #include "imbrex/kernels/attention/gradient_all.h"
 #include "imbrex/kernels/attention/gradient_kv.h"
+#include "imbrex/kernels/attention/gradient_kv_large.h"
 #include "imbrex/kernels/attention/gradient_q.h"
 #include "imbrex/kernels/attention/gradient_rows.h"
 #include "imbrex/kernels/attention/ladder/attention_a0.h"
@@ -278,7 +279,8 @@ class Bench {
   }
 
   /// One of the two kernels; of the others' results only that they are there.
-  Timed gradients(const std::vector<int64_t>& n, const std::string& configuration, bool of_q) {
+  Timed gradients(const std::vector<int64_t>& n, const std::string& configuration, bool of_q,
+                  bool is_large = false) {
     const int64_t heads = n[0], q = n[1], kv = n[2], d = n[3], group = n[4], padded = (q + 127) / 128 * 128;
     make({heads, q, d}, {heads / group, kv, d}, {heads / group, kv, d}, {heads, q, d});
     const DeviceTensor log_sum = DeviceTensor::empty(device_, float32, {heads, q}),
@@ -303,6 +305,13 @@ class Bench {
         kernel(1, heads, q, padded, kv, d, d, group, scale, bfloat16, qs, ks, vs, dos, rows, os, packed,
                steps);
       });
+    } else if (is_large) {
+      auto kernel =
+          configured<kernels::WithScoreOptions<kernels::AttentionGradientKvLarge>>(device_, configuration);
+      us = time([&] {
+        kernel(1, heads / group, q, padded, kv, d, d, group, scale, bfloat16, qs, ks, vs, dos, rows, dks, dvs,
+               steps);
+      });
     } else {
       auto kernel =
           configured<kernels::WithScoreOptions<kernels::AttentionGradientKv>>(device_, configuration);
@@ -310,8 +319,8 @@ class Bench {
         kernel(1, heads / group, q, padded, kv, d, d, group, scale, bfloat16, kernels::KvGradients::kBoth, qs,
                ks, vs, dos, rows, dks, dvs, packed, steps);
       });
-      o_ = dk;
     }
+    if (!of_q) o_ = dk;
     const Timed t{us, (of_q ? 6.0 : 8.0) * heads * q * kv * d * (steps.causal ? 0.5 : 1), 0, difference(n)};
     q_ = DeviceTensor();
     return t;
@@ -550,6 +559,7 @@ void run(Bench& bench, const std::string& argument) {
         : kind == "dall"     ? bench.all_gradients(n, configuration)
         : kind == "dq"       ? bench.gradients(n, configuration, true)
         : kind == "dkv"      ? bench.gradients(n, configuration, false)
+        : kind == "dkvl"     ? bench.gradients(n, configuration, false, true)
         : kind == "float8"   ? bench.float8(n, configuration)
         : kind == "copy"     ? bench.copy(n)
         : kind == "call"     ? bench.call(n)

@@ -103,9 +103,19 @@ LaunchReport attention_backward(const DeviceTensor& q, const DeviceTensor& k, co
   if (of_q_groups == 3) of_q.stages = 4;
   if (larger > 128) of_q.stages = 2;
   if (larger > 192 || needs_registers(steps)) of_q.block_kv = 32;
+  if (larger > 128 && !call.is_packed() && !needs_registers(steps)) {
+    of_q.one_value = true;
+    of_q.block_kv = larger > 192 ? 48 : 64;  // of 64 with the largest, 4 bytes a thread are spilled
+    of_q.stages = larger > 192 ? 2 : 3;
+  }
   auto& kv_kernel = configured_kernel(q.device(), of_kv, {of_kv.block_q, of_kv.stages, of_kv_groups});
-  auto& q_kernel = configured_kernel(q.device(), of_q, {of_q.block_kv, of_q.stages, of_q_groups});
+  auto& q_kernel = configured_kernel(
+      q.device(), of_q, {of_q.block_kv, of_q.stages, of_q.one_value ? -of_q_groups : of_q_groups});
+  kernels::WithScoreOptions<kernels::AttentionGradientKvLarge> of_large_kv;
+  if (larger <= 192 && !needs_registers(steps)) of_large_kv.block_q = 64, of_large_kv.stages = 3;
+  auto& large_kv_kernel = configured_kernel(q.device(), of_large_kv, {of_large_kv.block_q, 0, 0});
   return call.launch([&](const auto& of) { return kv_kernel.on(options.stream)(of, steps); },
+                     [&](const auto& of) { return large_kv_kernel.on(options.stream)(of, steps); },
                      [&](const auto& of) { return q_kernel.on(options.stream)(of, steps); });
 }
 

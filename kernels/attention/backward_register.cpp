@@ -13,6 +13,7 @@
 #include "imbrex/kernels/attention.h"
 #include "imbrex/kernels/attention/gradient_all.h"
 #include "imbrex/kernels/attention/gradient_kv.h"
+#include "imbrex/kernels/attention/gradient_kv_large.h"
 #include "imbrex/kernels/attention/gradient_q.h"
 #include "imbrex/kernels/attention/gradient_rows.h"
 #include "imbrex/kernels/attention/gradient_sums.h"
@@ -22,6 +23,7 @@ namespace imbrex::kernels {
 namespace {
 
 using OfKv = WithScoreOptions<AttentionGradientKv>;
+using OfLargeKv = WithScoreOptions<AttentionGradientKvLarge>;
 using OfQ = WithScoreOptions<AttentionGradientQ>;
 using OfAll = WithScoreOptions<AttentionGradientAll>;
 
@@ -220,6 +222,31 @@ const KernelRegistration<OfKv> of_kv{
         expect_some(c, dk, summed, [get](int64_t e) { return get().of_kv(e, false); });
       if (which != KvGradients::kOnlyK)
         expect_some(c, dv, summed, [get](int64_t e) { return get().of_kv(e, true); });
+    }};
+
+const KernelRegistration<OfLargeKv> of_large_kv{
+    {"attention_backward_kv_large", "gradients of attention by K and V, of heads of more than 128",
+     sizes(false)},
+    [](Case& c, Kernel<OfLargeKv>& kernel) {
+      if (c.size("sequences") > 0)
+        throw LaunchError(Diagnostic{{},
+                                     "attention_backward_kv_large: it has no packed sequences",
+                                     {},
+                                     "leave --sequences out, or use attention_backward_kv with --only"});
+      const Problem p(c);
+      DeviceTensor dk = c.output(p.dtype, p.k.shape()), dv = c.output(p.dtype, p.v.shape());
+      c.launch(kernel, 1, p.heads / p.group, p.q_size, p.padded, p.kv_size, p.d, p.d_v, p.group, p.scale,
+               p.dtype, HeadArguments(p.q), HeadArguments(p.k), HeadArguments(p.v), HeadArguments(p.d_o),
+               p.rows, HeadArguments(dk), HeadArguments(dv), p.steps);
+      c.flop *= 8;
+      auto reference = std::make_shared<std::unique_ptr<Reference>>();
+      const auto get = [&c, p, reference]() -> Reference& {
+        if (!*reference) *reference = std::make_unique<Reference>(c, p);
+        return **reference;
+      };
+      const int64_t summed = p.q_size * p.group * 2 * p.d;
+      expect_some(c, dk, summed, [get](int64_t e) { return get().of_kv(e, false); });
+      expect_some(c, dv, summed, [get](int64_t e) { return get().of_kv(e, true); });
     }};
 
 const KernelRegistration<OfQ> of_q{

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <memory>
 
+#include "attention/cache_case.h"
 #include "attention/decode_launch.h"
 #include "attention/kv_arguments.h"
 #include "attention/reference.h"
@@ -26,10 +27,10 @@ struct Float8Cache {
   HostTensor bytes;
   std::vector<double> meant;
 
-  Float8Cache(Case& c, int64_t pages, int64_t rows_of_page, int64_t head_size, int64_t value_size,
-              DataType dtype)
-      : bytes(float8_e4m3, {pages, 1, rows_of_page, latent_float8_row_bytes(head_size, value_size)}) {
-    const int64_t rows = pages * rows_of_page, row_bytes = bytes.shape().back(),
+  Float8Cache(Case& c, const CacheCase& cache, int64_t head_size, int64_t value_size, DataType dtype)
+      : bytes(float8_e4m3,
+              {cache.pages, 1, cache.rows_of_page, latent_float8_row_bytes(head_size, value_size)}) {
+    const int64_t rows = cache.pages * cache.rows_of_page, row_bytes = bytes.shape().back(),
                   rest = head_size - value_size, factors = value_size / LatentFloat8::kScaled,
                   scaled = LatentFloat8::kScaled;
     const HostTensor values = c.random(float8_e4m3, {rows, value_size}),
@@ -58,13 +59,10 @@ struct Float8Cache {
 template <class K>
 void latent_decode(Case& c, Kernel<K>& kernel, bool is_float8) {
   const DecodeSizes s{c.size("batch"), 1, c.size("heads"), c.size("q"), c.size("kv"), c.size("d")};
-  const int64_t value_size = c.size("dv"), page = c.size("page"), heads = s.group,
-                rows = s.batches * heads * s.q_size;
-  const bool is_ragged = c.size("ragged") != 0, is_causal = c.size("causal") != 0;
+  const int64_t value_size = c.size("dv"), heads = s.group, rows = s.batches * heads * s.q_size;
+  const bool is_causal = c.size("causal") != 0;
   const DataType dtype = c.size("bf16") ? bfloat16 : float16;
   const float scale = 1 / std::sqrt(static_cast<float>(s.head_size));
-  const int64_t each = page > 0 ? (s.capacity + page - 1) / page : 1, pages = s.batches * each;
-  const int64_t rows_of_page = page > 0 ? page : s.capacity;
   std::shared_ptr<const Float8Cache> float8;
   if (is_float8 && (value_size < 128 || value_size % 128 != 0 || value_size > s.head_size))
     throw LaunchError(Diagnostic{
@@ -72,34 +70,20 @@ void latent_decode(Case& c, Kernel<K>& kernel, bool is_float8) {
         fmt::format("attention_latent_decode_float8: keys of {} with values of {}", s.head_size, value_size),
         {},
         "give --dv as a multiple of 128 of at most --d"});
-  if (is_float8)
-    float8 = std::make_shared<Float8Cache>(c, pages, rows_of_page, s.head_size, value_size, dtype);
+  const CacheCase in_cache(c, s.batches, s.capacity, c.size("page"), c.size("ragged") != 0);
+  if (is_float8) float8 = std::make_shared<Float8Cache>(c, in_cache, s.head_size, value_size, dtype);
   const DeviceTensor q = c.input(dtype, {s.batches, heads, s.q_size, s.head_size}),
-                     cache = is_float8 ? c.input(float8->bytes)
-                                       : c.input(dtype, {pages, 1, rows_of_page, s.head_size}),
+                     cache = is_float8
+                                 ? c.input(float8->bytes)
+                                 : c.input(dtype, {in_cache.pages, 1, in_cache.rows_of_page, s.head_size}),
                      o = c.output(dtype, {s.batches, heads, s.q_size, value_size});
-  std::vector<int64_t> length_of(static_cast<size_t>(s.batches), s.capacity), page_of;
-  for (int64_t b = 1; b < s.batches && is_ragged; ++b)
-    length_of[b] = b % 4 == 3 ? 0 : (b * 7919 + 13) % (s.capacity + 1);
-  for (int64_t i = 0; i < pages; ++i) page_of.push_back(pages - 1 - i);
-  DeviceTensor lengths, table;
-  if (is_ragged || page > 0) {
-    HostTensor host(int32, {s.batches});
-    for (int64_t b = 0; b < s.batches; ++b) host.set(b, static_cast<double>(length_of[b]));
-    lengths = c.input(host);
-  }
-  if (page > 0) {
-    HostTensor host(int32, {s.batches, each});
-    for (int64_t i = 0; i < pages; ++i) host.set(i, static_cast<double>(page_of[i]));
-    table = c.input(host);
-  }
   const int64_t parts = c.size("parts") > 0 ? c.size("parts") : decode_parts(s, 132, is_float8 ? 32 : 64);
   const DeviceTensor partial = c.output(float32, {parts, rows, value_size}),
                      log_sum = c.output(float32, {parts, rows});
   const ScoreArguments steps{
       .causal = is_causal, .heads = heads, .slopes = q.address(), .sinks = q.address()};
   c.launch(kernel, s.batches, heads, s.q_size, parts, s.head_size, value_size, parts > 1, scale, dtype,
-           HeadArguments(q), CacheArguments(cache, cache, lengths, table),
+           HeadArguments(q), CacheArguments(cache, cache, in_cache.lengths, in_cache.table),
            LatentFloat8Arguments(is_float8, cache.address(), value_size), HeadArguments(o), partial, log_sum,
            steps);
   if (c.mode() == Case::Mode::kRun && parts > 1)
@@ -107,28 +91,22 @@ void latent_decode(Case& c, Kernel<K>& kernel, bool is_float8) {
                                                            dtype, false, partial, log_sum, HeadArguments(o),
                                                            log_sum.address())
         .expect_clean();
-  double seen_rows = 0;
-  for (int64_t length : length_of) seen_rows += static_cast<double>(length);
-  c.flop =
-      2.0 * static_cast<double>(heads * s.q_size) * seen_rows * static_cast<double>(s.head_size + value_size);
+  c.flop = 2.0 * static_cast<double>(heads * s.q_size) * in_cache.all_rows() *
+           static_cast<double>(s.head_size + value_size);
   std::shared_ptr<std::array<std::vector<double>, 2>> values;
   RowReference row;
   int64_t of = -1;
   c.expect_within(
       o,
-      [&, q, cache, float8, is_float8, values, row, of, length_of, page_of](int64_t element) mutable {
+      [&, q, cache, float8, is_float8, values, row, of, in_cache](int64_t element) mutable {
         if (!values)
           values = std::make_shared<std::array<std::vector<double>, 2>>(
               std::array<std::vector<double>, 2>{c.values(q), is_float8 ? float8->meant : c.values(cache)});
         const int64_t r = element / value_size, i = r % s.q_size, b = r / s.q_size / heads;
-        const auto place = [&](int64_t j) {
-          const int64_t at = page > 0 ? page_of[b * each + j / page] : b;
-          return (at * rows_of_page + (page > 0 ? j % page : j)) * s.head_size;
-        };
-        const auto at = [&](int64_t j) { return (*values)[1].data() + place(j); };
+        const auto at = [&](int64_t j) { return (*values)[1].data() + in_cache.row_at(b, j) * s.head_size; };
         if (r != of) {
-          const int64_t seen =
-              std::max<int64_t>(0, is_causal ? length_of[b] - s.q_size + i + 1 : length_of[b]);
+          const int64_t length = in_cache.length_of[b],
+                        seen = std::max<int64_t>(0, is_causal ? length - s.q_size + i + 1 : length);
           row.weigh((*values)[0].data() + r * s.head_size, s.head_size, scale, seen, dtype, at);
           of = r;
         }
@@ -165,8 +143,8 @@ struct Float8LatentDecode : LatentDecode {
   static auto space() {
     using K = Float8LatentDecode;
     return Space<K>()
-        .choose<&K::helps_early>({false, true})
-        .choose<&K::block_kv, &K::stages, &K::float8_stages>({{32, 2, 3}, {32, 2, 2}, {32, 3, 2}});
+        .choose<&K::helps_early>({true, false})
+        .choose<&K::block_kv, &K::stages, &K::float8_stages>({{32, 3, 2}, {32, 2, 3}, {32, 2, 2}});
   }
 };
 

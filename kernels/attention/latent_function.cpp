@@ -78,7 +78,7 @@ LatentDecodeArguments::LatentDecodeArguments(const DeviceTensor& q, const Device
   const DecodeSizes s = check(call, q, cache, o, options);
   value_size_ = head_extent(o, 3);
   is_float8_ = cache.dtype() == float8_e4m3;
-  helps_early_ = s.group * s.q_size <= LatentDecode::kRows;  // one tile reads a sequence
+  helps_early_ = is_float8_ || s.group * s.q_size <= LatentDecode::kRows;  // one tile reads a sequence
   const DeviceTensor from = reachable(q, true, stream_, held_);
   o_tensor_ = reachable(o, false, stream_, held_);
   parts_ = options.parts > 0

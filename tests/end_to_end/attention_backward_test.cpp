@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "../full.h"
+#include "attention_device.h"
 #include "attention_exact.h"
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/attention.h"
@@ -14,10 +15,6 @@
 
 namespace imbrex::testing {
 namespace {
-
-Device virtual_gpu(uint64_t seed = 2) {
-  return Device::virtual_gpu({.target = "sm_90a", .seed = seed, .checks = vgpu::CheckSet::all()});
-}
 
 void expect_near(const char* name, const DeviceTensor& got, const Values& expected, double tolerance) {
   const Comparison comparison = compare(got.to_host(), expected, tolerance);
@@ -111,6 +108,19 @@ TEST(AttentionBackward, HeadSizes) {
   for (const int64_t d : {80, 96, 128}) expect_gradients({.heads = 1, .heads_kv = 1, .d = d, .d_v = d});
   expect_gradients({.heads = 1, .heads_kv = 1, .d = 192, .d_v = 128});
   expect_gradients({.heads = 1, .heads_kv = 1, .d = 256, .d_v = 256});
+}
+/// Of K and V by two warp groups that have one of the gradients each.
+TEST(AttentionBackward, LargeHeads) {
+  for (const int64_t rows : {1, 65, 200})
+    for (const int64_t columns : {1, 64, 193})
+      expect_gradients(
+          {.batch = 2, .heads = 2, .heads_kv = 1, .rows = rows, .rows_kv = columns, .d = 144, .d_v = 160},
+          {.causal = rows != 65}, columns == 64 ? float16 : bfloat16, static_cast<uint64_t>(rows + columns));
+  const DeviceTensor some = DeviceTensor::random(virtual_gpu(), float32, {1}, 1);
+  expect_gradients({.heads = 2, .rows = 100, .rows_kv = 150, .d = 192, .d_v = 128},
+                   {.causal = true, .window_left = 40, .soft_cap = 3, .alibi_slopes = some});
+  expect_gradients({.heads = 1, .heads_kv = 1, .rows = 140, .rows_kv = 140, .d = 32, .d_v = 256},
+                   {.prefix = 70});
 }
 TEST(AttentionBackward, Masks) {
   expect_gradients({.rows = 150, .rows_kv = 200}, {.window_left = 30, .window_right = 5});

@@ -161,9 +161,11 @@ TEST(BackwardForms, AssembleWithoutSpills) {  // as attention_backward() configu
     NamedSizes sizes;
     std::string configuration = "";
   };
-  const std::string kv = "attention_backward_kv", of_q = "attention_backward_q";
+  const std::string kv = "attention_backward_kv", large_kv = "attention_backward_kv_large",
+                    of_q = "attention_backward_q";
   const std::string few_rows = "block_q=32 stages=3", narrow = "block_q=32 stages=2",
-                    few_columns = "block_kv=32 stages=2";
+                    few_columns = "block_kv=32 stages=2", one_value = "block_kv=48 stages=2 one_value=1",
+                    three_of_k = "block_kv=64 stages=3 one_value=1";
   std::vector<Form> forms{{kv, {{"sequences", 3}}, few_rows},
                           {kv, {{"sequences", 3}, {"causal", 1}}, few_rows},
                           {kv, {{"sequences", 3}, {"causal", 1}, {"d", 64}}},
@@ -172,7 +174,16 @@ TEST(BackwardForms, AssembleWithoutSpills) {  // as attention_backward() configu
                           {of_q, {{"causal", 1}, {"d", 64}}, "block_kv=64 stages=4 consumers=3"},
                           {of_q, {{"d", 64}, {"group", 4}}, "block_kv=64 stages=4 consumers=3"},
                           {of_q, {{"d", 192}, {"dv", 128}, {"causal", 1}}, "block_kv=64 stages=2"},
-                          {of_q, {{"d", 256}, {"causal", 1}}, few_columns}};
+                          {of_q, {{"d", 256}, {"causal", 1}}, few_columns},
+                          {of_q, {{"d", 256}}, one_value},
+                          {of_q, {{"d", 256}, {"causal", 1}}, one_value},
+                          {large_kv, {{"d", 256}}},
+                          {large_kv, {{"d", 256}, {"group", 4}, {"causal", 1}}},
+                          {large_kv, {{"d", 256}, {"window", 30}, {"cap", 9}, {"alibi", 1}}},
+                          {of_q, {{"d", 192}, {"causal", 1}}, three_of_k},
+                          {of_q, {{"d", 192}, {"dv", 128}}, three_of_k},
+                          {large_kv, {{"d", 192}, {"causal", 1}}, "block_q=64 stages=3"},
+                          {large_kv, {{"d", 192}, {"dv", 128}}, "block_q=64 stages=3"}};
   for (const int64_t only : {1, 2}) {
     forms.push_back({kv, {{"only", only}, {"d", 192}, {"dv", 128}}, "block_q=64 stages=2"});
     forms.push_back({kv, {{"only", only}, {"d", 256}, {"causal", 1}}, narrow});
@@ -206,10 +217,12 @@ TEST(BackwardForms, AssembleWithoutSpills) {  // as attention_backward() configu
 }
 
 TEST(BackwardForms, WithOptions) {
-  for (const std::string name : {"attention_backward_kv", "attention_backward_q"})
+  for (const std::string name :
+       {"attention_backward_kv", "attention_backward_kv_large", "attention_backward_q"})
     for (NamedSizes sizes : {NamedSizes{{"window", 30}, {"cap", 3}},
                              {{"alibi", 1}, {"causal", 1}, {"dv", 32}},
                              {{"window", 20}, {"alibi", 1}, {"sequences", 3}}}) {
+      if (name == "attention_backward_kv_large" && sizes.contains("sequences")) continue;  // it has none
       sizes.insert({{"q", 140}, {"kv", 150}, {"d", 64}, {"heads", 2}});
       const RegisteredKernel& kernel = registered_kernel(name);
       for (const SizeOption& size : kernel.description.sizes) sizes.emplace(size.name, size.otherwise);

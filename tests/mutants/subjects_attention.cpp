@@ -11,6 +11,7 @@
 #include "imbrex/kernels/attention/forward.h"
 #include "imbrex/kernels/attention/gradient_all.h"
 #include "imbrex/kernels/attention/gradient_kv.h"
+#include "imbrex/kernels/attention/gradient_kv_large.h"
 #include "imbrex/kernels/attention/gradient_q.h"
 #include "imbrex/kernels/attention/latent_decode.h"
 #include "mutants/subject.h"
@@ -81,6 +82,18 @@ Subject gradient_kv() {
                     read(rows), read(columns), read(columns), read(rows),
                     std::tuple(in(float32, {2, kHeads, padded})), written(columns), written(columns),
                     kNotPacked, steps(true));
+}
+
+Subject gradient_kv_large() {
+  // No row sees the columns of the first CTA; others have more blocks than the ring has stages, which are more than the one place
+  // of weights.
+  const int rows = 150, columns = 350, padded = 256, left = 60;
+  const WithScoreOptions<kernels::AttentionGradientKvLarge> kernel{.block_q = 32, .stages = 3};
+  return subject_of("dkv-large", kernel,
+                    std::tuple(1, 1, rows, padded, columns, kSize, kSize, kHeads, 0.2f, float16), read(rows),
+                    read(columns, kSize, 1), read(columns, kSize, 1), read(rows),
+                    std::tuple(in(float32, {2, kHeads, padded})), written(columns, kSize, 1),
+                    written(columns, kSize, 1), steps(true, left));
 }
 
 Subject gradient_q() {
@@ -191,8 +204,9 @@ Subject blackwell_decode() {
 
 std::vector<Subject> attention_subjects() {
   std::vector<Subject> all;
-  for (const auto make : {forward, gradient_kv, gradient_q, gradient_all, decode, decode_float8,
-                          latent_decode_float16, latent_decode_float8, blackwell_forward, blackwell_decode}) {
+  for (const auto make :
+       {forward, gradient_kv, gradient_kv_large, gradient_q, gradient_all, decode, decode_float8,
+        latent_decode_float16, latent_decode_float8, blackwell_forward, blackwell_decode}) {
     Subject& subject = all.emplace_back(make());
     // Tiles lie side by side, all of them written: beside an operand, or in another order, are numbers too.
     for (const char* rule : {"matrix-b-next-line", "matrix-swizzle", "matrix-stride", "matrix-base-offset",

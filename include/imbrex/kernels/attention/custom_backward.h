@@ -13,6 +13,7 @@
 #include "imbrex/kernels/attention.h"
 #include "imbrex/kernels/attention/custom_attention.h"
 #include "imbrex/kernels/attention/gradient_kv.h"
+#include "imbrex/kernels/attention/gradient_kv_large.h"
 #include "imbrex/kernels/attention/gradient_q.h"
 #include "imbrex/runtime/device_tensor.h"
 #include "imbrex/runtime/kernel.h"
@@ -32,10 +33,12 @@ class BackwardAttentionCall {
   int64_t larger_size() const { return std::max(head_size_, value_size_); }
   bool is_packed() const { return is_packed_; }
 
-  /// All launches: `of_kv(arguments)` launches kernels::AttentionGradientKv, once or, for large heads, for each of the gradients of
-  /// K and V; `of_q(arguments)` launches kernels::AttentionGradientQ. Returns the first report that has findings, else the last.
-  template <class LaunchOfKv, class LaunchOfQ>
-  LaunchReport launch(const LaunchOfKv& of_kv, const LaunchOfQ& of_q) const {
+  /// All launches: `of_kv(arguments)` launches kernels::AttentionGradientKv, once or, for large heads of packed sequences, for each
+  /// of the gradients of K and V; `of_large_kv(arguments)`, for other large heads, kernels::AttentionGradientKvLarge;
+  /// `of_q(arguments)` kernels::AttentionGradientQ. Returns the first report that has findings, else the last.
+  template <class LaunchOfKv, class LaunchOfLargeKv, class LaunchOfQ>
+  LaunchReport launch(const LaunchOfKv& of_kv, const LaunchOfLargeKv& of_large_kv,
+                      const LaunchOfQ& of_q) const {
     using kernels::KvGradients;
     LaunchReport report = start();
     const auto note = [&](LaunchReport of_launch) {
@@ -43,6 +46,8 @@ class BackwardAttentionCall {
     };
     if (larger_size() <= 128) {
       note(of_kv(OfKv{*this, KvGradients::kBoth}));
+    } else if (!is_packed_) {
+      note(of_large_kv(OfLargeKv{*this}));
     } else {
       note(of_kv(OfKv{*this, KvGradients::kOnlyK}));
       note(of_kv(OfKv{*this, KvGradients::kOnlyV}));
@@ -80,6 +85,13 @@ class BackwardAttentionCall {
       return std::tie(c.batches_, c.heads_kv_, c.rows_, c.padded_, c.rows_kv_, c.head_size_, c.value_size_,
                       c.group_, c.scale_, c.dtype_, which, c.q_, c.k_, c.v_, c.d_o_, c.of_rows_, c.dk_, c.dv_,
                       c.is_packed_, c.sequences_, c.q_begins_, c.kv_begins_);
+    }
+  };
+  struct OfLargeKv {
+    const BackwardAttentionCall& c;
+    auto arguments() const {
+      return std::tie(c.batches_, c.heads_kv_, c.rows_, c.padded_, c.rows_kv_, c.head_size_, c.value_size_,
+                      c.group_, c.scale_, c.dtype_, c.q_, c.k_, c.v_, c.d_o_, c.of_rows_, c.dk_, c.dv_);
     }
   };
   struct OfQ {
@@ -135,7 +147,9 @@ class CustomAttentionBackward {
     int block_q = 32, block_kv = 32;
   };
   explicit CustomAttentionBackward(const Device& device, const Tiles& tiles = {})
-      : device_(device), tiles_(tiles) {}
+      : device_(device),
+        tiles_(tiles),
+        of_large_kv_({.block_q = tiles.block_q, .stages = std::clamp(128 / tiles.block_q, 2, 4)}, device) {}
 
   /// attention_backward() with the steps in place of the options' masks and modifications, launched without waiting.
   /// `arguments`: those of the steps, in order.
@@ -154,6 +168,7 @@ class CustomAttentionBackward {
                          device_)
             .first->second;
     return call.launch([&](const auto& of) { return of_kv.on(options.stream)(of, arguments...); },
+                       [&](const auto& of) { return of_large_kv_.on(options.stream)(of, arguments...); },
                        [&](const auto& of) { return of_q.on(options.stream)(of, arguments...); });
   }
 
@@ -162,6 +177,7 @@ class CustomAttentionBackward {
   using OfQ = kernels::AttentionGradientQ<Steps...>;
   Device device_;
   Tiles tiles_;
+  Kernel<kernels::AttentionGradientKvLarge<Steps...>> of_large_kv_;
   std::map<int, Kernel<OfKv>> of_kv_;  // by stages
   std::map<int, Kernel<OfQ>> of_q_;
 };

@@ -93,9 +93,10 @@ struct AttentionGradientKv {
       setmaxnreg(consumers == 2 ? 24 : 32);
       if (auto warp = single_warp()) {
         if (auto thread = single_thread())
-          mbarrier::arrive_and_expect_tx(kv_full, s_k.nbytes() + s_v.nbytes());
+          mbarrier::arrive_and_expect_tx(kv_full, s_k.nbytes() + (wants_k ? s_v.nbytes() : 0));
         tma::global_to_shared(g_k, s_k, {batch, head_kv, sizes.kv_begin + offset_kv, 0}, kv_full);
-        tma::global_to_shared(g_v, s_v, {batch, head_kv, sizes.kv_begin + offset_kv, 0}, kv_full);
+        if (wants_k)  // V's own gradient needs weights only
+          tma::global_to_shared(g_v, s_v, {batch, head_kv, sizes.kv_begin + offset_kv, 0}, kv_full);
         Int32 begin_of_rows = 0;
         if (is_packed)
           begin_of_rows = packed.begin_of_blocks(sizes.q_begin, sequence, AttentionGradientRows::kPackedRows);

@@ -19,6 +19,8 @@ struct AttentionGradientQ {
   static constexpr const char* target = "sm_90a";
   static constexpr int kRows = 64;
   int block_kv = 64, stages = 3;
+  bool one_value =
+      false;  // one stage of V, which one product reads, however many of K: room for blocks of large heads
   int consumers =
       2;  // warp groups with kRows each; 3, with 160 registers per thread, for heads of at most 64
   /// Begins while AttentionGradientKv, the grid before, ends: that one has waited for all that this one reads. So its last CTAs do
@@ -29,7 +31,8 @@ struct AttentionGradientQ {
     return Space<AttentionGradientQ>()
         .template choose<&AttentionGradientQ::block_kv, &AttentionGradientQ::stages,
                          &AttentionGradientQ::consumers>(
-            {{64, 3, 2}, {64, 2, 2}, {32, 2, 2}, {128, 2, 2}, {64, 4, 3}});
+            {{64, 3, 2}, {64, 2, 2}, {48, 2, 2}, {32, 2, 2}, {128, 2, 2}, {64, 4, 3}})
+        .template choose<&AttentionGradientQ::one_value>({false, true});
   }
 
   /// Sizes and tensors as AttentionGradientKv's; dQ is like Q.
@@ -42,6 +45,7 @@ struct AttentionGradientQ {
       require(size % 16 == 0 && size <= 256, "heads of {}: a multiple of 16, at most 256", size);
     require(consumers == 2 || (consumers == 3 && !packed.is_packed),
             "consumers = {}: 2, or 3 of sequences that are not packed", consumers);
+    require(!one_value || !packed.is_packed, "one_value: of sequences that are not packed");
     const int block_q = consumers * kRows;
     // K and V of a head.
     auto [block, head, batch] =
@@ -63,8 +67,10 @@ struct AttentionGradientQ {
     auto s_q = shared_tensor(dtype, {block_q, head_size});
     auto s_do = shared_tensor(dtype, {block_q, value_size});
     auto s_k = shared_tensor(dtype, {stages, block_kv, head_size});
-    auto s_v = shared_tensor(dtype, {stages, block_kv, value_size});
+    auto s_v = shared_tensor(dtype, {one_value ? 1 : stages, block_kv, value_size});
     Pipeline pipe(stages, 1, consumers);
+    std::optional<Barrier> v_full, v_empty;
+    if (one_value) v_full = mbarrier::alloc(1), v_empty = mbarrier::alloc(consumers);
     Barrier q_full = mbarrier::alloc({1})[0];
     std::optional<Barrier> cleared;
     if (is_packed) cleared = mbarrier::alloc(consumers * 128);
@@ -82,14 +88,25 @@ struct AttentionGradientQ {
           mbarrier::arrive_and_expect_tx(q_full, s_q.nbytes() + s_do.nbytes());
         tma::global_to_shared(g_q, s_q, {batch, head, rows.q_begin + offset_q, 0}, q_full);
         tma::global_to_shared(g_do, s_do, {batch, head, rows.q_begin + offset_q, 0}, q_full);
+        UInt32 v_phase = mbarrier::producer_initial_phase;
         for (Int32 offset_kv : range(begin, end, block_kv)) {
           pipe.producer_acquire();
-          auto k = s_k[pipe.producer_stage], v = s_v[pipe.producer_stage];
+          auto k = s_k[pipe.producer_stage];
           Barrier full = pipe.producer_barrier();
-          if (auto thread = single_thread()) mbarrier::arrive_and_expect_tx(full, k.nbytes() + v.nbytes());
           Int32 row = rows.kv_begin + offset_kv;
-          tma::global_to_shared(g_k, k, {batch, head_kv, row, 0}, full);
-          tma::global_to_shared(g_v, v, {batch, head_kv, row, 0}, full);
+          if (one_value) {
+            if (auto thread = single_thread()) mbarrier::arrive_and_expect_tx(full, k.nbytes());
+            tma::global_to_shared(g_k, k, {batch, head_kv, row, 0}, full);
+            mbarrier::wait(*v_empty, v_phase);
+            v_phase ^= 1;
+            if (auto thread = single_thread()) mbarrier::arrive_and_expect_tx(*v_full, s_v.nbytes());
+            tma::global_to_shared(g_v, s_v[0], {batch, head_kv, row, 0}, *v_full);
+          } else {
+            auto v = s_v[pipe.producer_stage];
+            if (auto thread = single_thread()) mbarrier::arrive_and_expect_tx(full, k.nbytes() + v.nbytes());
+            tma::global_to_shared(g_k, k, {batch, head_kv, row, 0}, full);
+            tma::global_to_shared(g_v, v, {batch, head_kv, row, 0}, full);
+          }
           pipe.producer_advance();
         }
       }
@@ -111,13 +128,19 @@ struct AttentionGradientQ {
         auto log_sum = load_global(g_rows[0][of], {at_row, 0}, {kRows, 1});
         auto own = load_global(g_rows[1][of], {at_row, 0}, {kRows, 1});
         Int32 next = 0;
-        UInt32 next_phase = mbarrier::consumer_initial_phase;
+        UInt32 next_phase = mbarrier::consumer_initial_phase, v_phase = mbarrier::consumer_initial_phase;
         mbarrier::wait(q_full, 0);
         const auto start = [&] {  // the products of scores and of what runs along the result's gradient
           wgmma::fence();
           wgmma::mma(q, s_k[next].transpose(), scores, {.scale_d = false});
           wgmma::commit_group();
-          wgmma::mma(d_o, s_v[next].transpose(), along, {.scale_d = false});
+          if (one_value) {
+            mbarrier::wait(*v_full, v_phase);
+            v_phase ^= 1;
+            wgmma::fence();
+          }
+          wgmma::mma(d_o, s_v[one_value ? ScalarArg(0) : ScalarArg(next)].transpose(), along,
+                     {.scale_d = false});
           wgmma::commit_group();
         };
         const auto release = [&] {
@@ -140,6 +163,8 @@ struct AttentionGradientQ {
                                        rows.kv_size);
           if (auto edge = when(is_edge)) steps.mask(scores, at, rows.kv_size, 0);
           wgmma::wait_group(behind);
+          if (one_value)
+            if (auto thread = single_thread()) mbarrier::arrive(*v_empty);
           scores = scores * (along - own);
           if (steps.has_slopes()) scores = scores * slope;
           if (behind > 0) {

@@ -43,7 +43,9 @@ struct LatentDecodeAttention {
   }
 
   /// The configuration for a cache of float8.
-  static LatentDecodeAttention for_float8() { return {.block_kv = 32}; }
+  static LatentDecodeAttention for_float8() {
+    return {.block_kv = 32, .stages = 3, .helps_early = true, .float8_stages = 2};
+  }
 
   /// Q is [batches, heads, q_size, head_size], O [batches, heads, q_size, value_size], the cache's rows have head_size
   /// elements, of which the first value_size are the value; its V is not read. Of float8 its rows are as LatentFloat8 says.
@@ -64,10 +66,10 @@ struct LatentDecodeAttention {
     // A block of several pages is loaded by as many copies, each with addresses of its own.
     const int copies = cache.is_paged && cache.rows_of_page < block_kv ? block_kv / cache.rows_of_page : 1;
     const bool is_float8 = float8.is_there;
-    const int loading_registers = is_float8    ? 72
+    const int loading_registers = is_float8    ? 88
                                   : copies > 1 ? 40
                                                : 24,
-              registers = is_float8    ? 216
+              registers = is_float8    ? 208
                           : copies > 1 ? 232
                                        : 240;
     Int32 q_rows = heads * q_size;
@@ -91,7 +93,7 @@ struct LatentDecodeAttention {
     const int filling = is_float8 ? 128 : 1;
     Pipeline first_pipe(stages, filling), second_pipe(stages, filling);  // the rest goes with the first half
     std::optional<LatentFloat8::Ring> ring;
-    if (is_float8) ring.emplace(float8_stages, block_kv, head_size, value_size, dtype);
+    if (is_float8) ring.emplace(float8_stages, block_kv, rest, value_size, dtype);
     auto weights_full = mbarrier::alloc(128), weights_empty = mbarrier::alloc(1);
     std::optional<Barrier> scored;
     if (!helps_early) scored = mbarrier::alloc(1);
@@ -135,7 +137,9 @@ struct LatentDecodeAttention {
         // Rows beyond the sequence's end come from its last page: the table need not list more.
         Int32 at = min(block * block_kv + i * of_page, (length - 1) / of_page * of_page);
         Int32 page = table[at / cache.rows_of_page];
-        return std::pair<Int32, ScalarArg>(page, at % cache.rows_of_page);
+        const bool is_whole = of_page == cache.rows_of_page;
+        return std::pair<Int32, ScalarArg>(page,
+                                           is_whole ? ScalarArg(0) : ScalarArg(at % cache.rows_of_page));
       };
 
       if (is_float8) {
@@ -145,7 +149,7 @@ struct LatentDecodeAttention {
           for (int i = 0; i < block_kv / of_page; ++i) {
             if (cache.is_paged) {
               auto [page, row] = page_of(block, i);
-              places.emplace_back(page, row + 0);
+              places.emplace_back(page, row);
             } else {
               places.emplace_back(batch + 0, block * block_kv);
             }
@@ -168,10 +172,9 @@ struct LatentDecodeAttention {
           const auto convert = [&](Pipeline& pipe, const SharedTensor& columns, int first_column,
                                    const std::optional<SharedTensor>& others) {
             pipe.producer_acquire();
-            auto stage = columns[pipe.producer_stage];
-            for (int c = 0; c < half; c += kPanel)
-              ring->convert_values(first_column + c, stage.slice({0, c}, {block_kv, kPanel}), block, length);
-            if (others) ring->move_rest((*others)[pipe.producer_stage], block, length);
+            ring->convert(first_column, columns[pipe.producer_stage],
+                          others ? std::optional((*others)[pipe.producer_stage]) : std::nullopt, kPanel,
+                          block, length);
             fence::proxy_async();
             mbarrier::arrive(pipe.producer_barrier());
             pipe.producer_advance();

@@ -24,19 +24,20 @@ struct LatentFloat8 {
   static constexpr int scales_of(int value_size) { return (value_size / kScaled + 3) / 4 * 4; }
 
   /// Where parts of a block of rows lie: page and row.
-  using Places = std::vector<std::pair<Int32, Int32>>;
+  using Places = std::vector<std::pair<Int32, ScalarArg>>;
 
   /// Blocks of the cache as they lie in memory, on their way to the products' tiles: of one warp group, which loads and converts.
   class Ring {
    public:
-    Ring(int stages, int block_kv, int head_size, int value_size, DataType dtype)
+    /// `rest`: elements of a row that are no values.
+    Ring(int stages, int block_kv, int rest, int value_size, DataType dtype)
         : stages_(stages),
           block_kv_(block_kv),
           dtype_(dtype),
           s_values_(shared_tensor(float8_e4m3, {stages, block_kv, value_size})),
           s_scales_(shared_tensor(float32, {stages, block_kv, scales_of(value_size)})),
           full_(mbarrier::alloc(std::vector<int64_t>(static_cast<size_t>(stages), 1))) {
-      if (head_size > value_size) s_rest_ = shared_tensor(dtype, {stages, block_kv, head_size - value_size});
+      if (rest > 0) s_rest_ = shared_tensor(dtype, {stages, block_kv, rest});
     }
     int scales() const { return static_cast<int>(s_scales_.shape(2)); }
     /// The cache's values, factors and the rest of its keys.
@@ -66,16 +67,37 @@ struct LatentFloat8 {
     }
     /// Waits for the next block.
     void acquire() const { mbarrier::wait(full_[stage], phase_); }
-    /// Values of its rows, of one factor, and the rest of its rows go to `to`, with zeros in place of rows beyond the sequence's
-    /// end.
-    void convert_values(int first_column, const SharedTensor& to, const Int32& block,
-                        const Int32& length) const {
-      auto from = s_values_[stage].slice({0, first_column}, {block_kv_, to.shape(1)});
-      auto scale = s_scales_[stage].slice({0, first_column / kScaled}, {block_kv_, 1});
-      store((load_shared(from).to(float32) * load_shared(scale)).to(dtype_), to, block, length);
-    }
-    void move_rest(const SharedTensor& to, const Int32& block, const Int32& length) const {
-      store(load_shared((*s_rest_)[stage]), to, block, length);
+    /// Its values from first_column on go to `values`, `panel` columns at a time, and the rest to `rest`, with zeros in place of
+    /// rows beyond the sequence's end.
+    void convert(int first_column, const SharedTensor& values, const std::optional<SharedTensor>& rest,
+                 int panel, const Int32& block, const Int32& length) const {
+      const auto move = [&](bool is_edge) {
+        const auto store = [&](RegisterTensor tile, const SharedTensor& to) {
+          if (is_edge) {
+            auto is_inside = register_tensor(boolean, {block_kv_, 1},
+                                             [&](auto r, auto) { return block * block_kv_ + r < length; });
+            tile = select(is_inside, tile, 0);
+          }
+          store_shared(to, tile.to(dtype_));
+        };
+        // Each is loaded before the one in front of it is stored: a load that comes behind a store is not moved before it.
+        const auto load = [&](int column) {
+          const int at = first_column + column;
+          return std::pair<RegisterTensor, RegisterTensor>(
+              load_shared(s_values_[stage].slice({0, at}, {block_kv_, panel})),
+              load_shared(s_scales_[stage].slice({0, at / kScaled}, {block_kv_, 1})));
+        };
+        auto next = load(0);
+        for (int column = 0; column < values.shape(1); column += panel) {
+          RegisterTensor now = next.first.to(float32) * next.second;
+          if (column + panel < values.shape(1)) next = load(column + panel);
+          store(now, values.slice({0, column}, {block_kv_, panel}));
+        }
+        if (rest) store(load_shared((*s_rest_)[stage]), *rest);
+      };
+      // Not a step in between that may leave something out: then the columns' instructions could not be mixed.
+      if (auto edge = when((block + 1) * block_kv_ > length)) move(true);
+      if (auto inside = otherwise()) move(false);
     }
     void advance() {
       stage = select(stage == stages_ - 1, 0, stage + 1);
@@ -84,15 +106,6 @@ struct LatentFloat8 {
     Int32 stage = 0;
 
    private:
-    void store(RegisterTensor tile, const SharedTensor& to, const Int32& block, const Int32& length) const {
-      if (auto edge = when((block + 1) * block_kv_ > length)) {
-        auto is_inside = register_tensor(boolean, {block_kv_, 1},
-                                         [&](auto r, auto) { return block * block_kv_ + r < length; });
-        tile = select(is_inside, tile, 0);
-      }
-      store_shared(to, tile);
-    }
-
     int stages_, block_kv_;
     DataType dtype_;
     SharedTensor s_values_, s_scales_;

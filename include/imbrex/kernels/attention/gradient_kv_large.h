@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+// The backward pass of attention, gradients of K and V of large heads, of which the registers of one warp group hold one. A CTA has
+// 64 rows of K and V, and goes through the rows of Q and of the result's gradient. One warp group computes the weights and the
+// gradient of V, and hands the weights on to another one, which computes the gradient of K: each product is computed once, and each of
+// the two that sum takes its weights from registers.
+#pragma once
+
+#include "imbrex/kernels/attention/head_strides.h"
+#include "imbrex/kernels/attention/score_steps.h"
+#include "imbrex/kernels/attention/tile_order.h"
+#include "imbrex/kernels/parts/pipeline.h"
+#include "imbrex/lang.h"
+
+namespace imbrex::kernels {
+
+template <class... Steps>
+struct AttentionGradientKvLarge {
+  static constexpr const char* target = "sm_90a";
+  static constexpr int kRows = 64;
+  int block_q = 32, stages = 4;
+
+  static auto space() {
+    using K = AttentionGradientKvLarge;
+    return Space<K>().template choose<&K::block_q, &K::stages>({{32, 4}, {64, 3}, {64, 2}});
+  }
+
+  /// Sizes and tensors as AttentionGradientKv's.
+  void operator()(Int32 batches, Int32 heads_kv, Int32 q_size, Int32 padded, Int32 kv_size, int head_size,
+                  int value_size, int group, float scale, DataType dtype, Ptr<> q_ptr, HeadStrides q_strides,
+                  Ptr<> k_ptr, HeadStrides k_strides, Ptr<> v_ptr, HeadStrides v_strides, Ptr<> do_ptr,
+                  HeadStrides do_strides, Ptr<float32> row_ptr, Ptr<> dk_ptr, HeadStrides dk_strides,
+                  Ptr<> dv_ptr, HeadStrides dv_strides, ScoreSteps<Steps...> steps) const {
+    for (const int size : {head_size, value_size})
+      require(size % 16 == 0 && size <= 256, "heads of {}: a multiple of 16, at most 256", size);
+    // Q and the result's gradient of a head.
+    auto [block, head_kv, batch] =
+        BlockOfHead::enter(cdiv(kv_size, kRows), heads_kv, batches,
+                           q_size.to(int64) * ((head_size + value_size) * dtype.bits() / 8),
+                           steps.masks() ? BlockOfHead::Longest::kFirst : BlockOfHead::Longest::kNone);
+    warps(12);
+    griddepcontrol::wait();  // the grid before writes what rows need, and may still read what this one writes
+    griddepcontrol::launch_dependents();
+    Int32 heads = heads_kv * group, offset_kv = block * kRows, shift = kv_size - q_size;
+
+    auto g_q = q_strides.view(q_ptr, dtype, batches, heads, q_size, head_size);
+    auto g_do = do_strides.view(do_ptr, dtype, batches, heads, q_size, value_size);
+    auto g_k = k_strides.view(k_ptr, dtype, batches, heads_kv, kv_size, head_size);
+    auto g_v = v_strides.view(v_ptr, dtype, batches, heads_kv, kv_size, value_size);
+    auto g_rows = global_view(row_ptr, {2, batches * heads, padded});
+    auto s_k = shared_tensor(dtype, {kRows, head_size});
+    auto s_v = shared_tensor(dtype, {kRows, value_size});
+    auto s_q = shared_tensor(dtype, {stages, block_q, head_size});
+    auto s_do = shared_tensor(dtype, {stages, block_q, value_size});
+    auto s_rows = shared_tensor(float32, {stages, 2, 1, block_q});
+    // By groups of columns, so that threads store without conflicts.
+    auto s_weights =
+        shared_tensor(float32, {block_q / 8, kRows, 8}).permute({1, 0, 2}).reshape({kRows, block_q});
+    Pipeline pipe(stages, 1, 256);  // every thread reads the rows' numbers
+    auto kv_full = mbarrier::alloc(1), weights_full = mbarrier::alloc(128),
+         weights_empty = mbarrier::alloc(128);
+    Barrier both_read = mbarrier::alloc(256);  // K and V, by the last products
+    sync();
+
+    // Rows of Q that see any of these columns.
+    Int32 first = 0, last = q_size - 1;
+    {
+      Int32 first_position = shift, last_position = last + shift;
+      steps.narrow_rows({offset_kv, min(offset_kv + kRows, kv_size) - 1, batch}, first_position,
+                        last_position);
+      first = max(first_position - shift, 0) / block_q * block_q;
+      last = min(last_position - shift, last);
+    }
+    Int32 blocks = max(last - first + block_q, 0) / block_q * group;
+    const auto advance = [&](Int32& head, Int32& row) {
+      row += block_q;
+      if (group == 1) return;
+      head += select(row > last, 1, 0);
+      row = select(row > last, first, row);
+    };
+
+    if (auto producer = warp_group(0, 4)) {
+      setmaxnreg(24);
+      if (auto warp = single_warp()) {
+        if (auto thread = single_thread())
+          mbarrier::arrive_and_expect_tx(kv_full, s_k.nbytes() + s_v.nbytes());
+        tma::global_to_shared(g_k, s_k, {batch, head_kv, offset_kv, 0}, kv_full);
+        tma::global_to_shared(g_v, s_v, {batch, head_kv, offset_kv, 0}, kv_full);
+        Int32 head = head_kv * group, row = first + 0;
+        for (Int32 i : range(blocks)) {
+          (void)i;
+          pipe.producer_acquire();
+          auto q = s_q[pipe.producer_stage], d_o = s_do[pipe.producer_stage];
+          auto rows = s_rows[pipe.producer_stage];
+          Barrier full = pipe.producer_barrier();
+          if (auto thread = single_thread())
+            mbarrier::arrive_and_expect_tx(full, q.nbytes() + d_o.nbytes() + rows.nbytes());
+          tma::global_to_shared(g_q, q, {batch, head, row, 0}, full);
+          tma::global_to_shared(g_do, d_o, {batch, head, row, 0}, full);
+          for (int which = 0; which < 2; ++which)
+            tma::global_to_shared(g_rows, rows[which], {which, batch * heads + head, row}, full);
+          pipe.producer_advance();
+          advance(head, row);
+        }
+      }
+    }
+
+    Int32 next = 0;  // the stage of the scores, one ahead of that of the sums
+    UInt32 next_phase = mbarrier::consumer_initial_phase;
+    // What begins with the next block's product.
+    const auto start = [&](const SharedTensor& own, const SharedTensor& of_q, RegisterTensor& product) {
+      mbarrier::wait(pipe.full_barriers[next], next_phase);
+      wgmma::fence();
+      wgmma::mma(own, of_q[next].transpose(), product, {.scale_d = false});
+      wgmma::commit_group();
+      next = select(next == stages - 1, 0, next + 1);
+      next_phase ^= next == 0;
+    };
+    const auto add = [&](const RegisterTensor& weights, const SharedTensor& of_q, RegisterTensor& sum) {
+      wgmma::fence();
+      wgmma::mma(weights, of_q[pipe.consumer_stage], sum, {.scale_d = true});
+      wgmma::commit_group();
+    };
+    const auto release = [&] {
+      mbarrier::arrive(pipe.consumer_barrier());
+      pipe.consumer_advance();
+    };
+    // The sum goes to memory by way of the place of K, or of V, when neither is read any more.
+    const auto store = [&](const SharedTensor& place, const RegisterValue& sum, const Ptr<>& pointer,
+                           const HeadStrides& strides, int size) {
+      mbarrier::arrive(both_read);
+      mbarrier::wait(both_read, 0);
+      store_shared(place, sum);
+      fence::proxy_async();
+      sync();
+      if (auto warp = single_warp()) {
+        auto g = strides.view(pointer, dtype, batches, heads_kv, kv_size, size);
+        tma::shared_to_global(place, g, {batch, head_kv, offset_kv, 0});
+        tma::commit_group();
+        tma::wait_group(0, {.read = true});
+      }
+    };
+
+    if (auto of_v = warp_group(4, 4)) {
+      setmaxnreg(240);
+      RegisterTensor dv = zeros(float32, {kRows, value_size}), weights = zeros(dtype, {kRows, block_q});
+      auto scores = wgmma::accumulator(float32, {kRows, block_q});
+      UInt32 empty_phase = mbarrier::producer_initial_phase;
+      Int32 head = head_kv * group, row = first + 0;
+      const auto weigh = [&](const SharedTensor& rows) {
+        const ScoreTile at = transposed_score_tile(block_q, row, shift, kRows, offset_kv, head, batch);
+        const float factor = (steps.changes() ? 1 : scale) * 1.44269504f;
+        RegisterTensor slope = full(float32, {kRows, block_q}, 1);
+        if (steps.changes()) scores = scores * scale;
+        if (steps.has_slopes())
+          steps.change_with_slopes(scores, slope, at);
+        else
+          steps.change(scores, at);
+        if (steps.masks()) {
+          auto is_edge = steps.is_edge(
+              {row + shift, row + (block_q - 1) + shift, offset_kv, offset_kv + (kRows - 1), batch});
+          if (auto edge = when(is_edge)) steps.mask_seen(scores, at);
+        }
+        // Rows of K beyond the end have gradients that nobody stores.
+        scores = exp2(fma(scores, factor, -load_shared(rows[0])));  // now weights
+        mbarrier::wait(weights_empty, empty_phase);
+        empty_phase ^= 1;
+        if (steps.has_slopes())
+          store_shared(s_weights, scores * slope);
+        else
+          store_shared(s_weights, scores);
+        mbarrier::arrive(weights_full);
+      };
+      mbarrier::wait(kv_full, 0);
+      if (auto some = when(blocks > 0)) {
+        auto rows = s_rows[next];
+        start(s_k, s_q, scores);
+        wgmma::wait_group(0);
+        weigh(rows);
+        weights = scores;
+        for (Int32 i : range(1, blocks)) {
+          (void)i;
+          advance(head, row);
+          auto rows = s_rows[next];
+          start(s_k, s_q, scores);
+          add(weights, s_do, dv);  // of the block before
+          wgmma::wait_group(1);
+          weigh(rows);
+          wgmma::wait_group(0);
+          release();
+          weights = scores;
+        }
+        add(weights, s_do, dv);
+        wgmma::wait_group(0);
+        release();
+      }
+      store(s_v, dv.to(dtype), dv_ptr, dv_strides, value_size);
+    }
+
+    if (auto of_k = warp_group(8, 4)) {
+      setmaxnreg(240);
+      RegisterTensor dk = zeros(float32, {kRows, head_size}), slopes = zeros(dtype, {kRows, block_q});
+      auto along = wgmma::accumulator(float32, {kRows, block_q});
+      UInt32 full_phase = mbarrier::consumer_initial_phase;
+      const auto find_slopes = [&](const SharedTensor& rows) {
+        along = along - load_shared(rows[1]);
+        mbarrier::wait(weights_full, full_phase);
+        full_phase ^= 1;
+        along = along * load_shared(s_weights);  // now slopes
+        mbarrier::arrive(weights_empty);
+      };
+      mbarrier::wait(kv_full, 0);
+      if (auto some = when(blocks > 0)) {
+        auto rows = s_rows[next];
+        start(s_v, s_do, along);
+        wgmma::wait_group(0);
+        find_slopes(rows);
+        slopes = along;
+        for (Int32 i : range(1, blocks)) {
+          (void)i;
+          auto rows = s_rows[next];
+          start(s_v, s_do, along);
+          add(slopes, s_q, dk);  // of the block before
+          wgmma::wait_group(1);
+          find_slopes(rows);
+          wgmma::wait_group(0);
+          release();
+          slopes = along;
+        }
+        add(slopes, s_q, dk);
+        wgmma::wait_group(0);
+        release();
+      }
+      store(s_k, (dk * scale).to(dtype), dk_ptr, dk_strides, head_size);
+    }
+  }
+};
+
+}  // namespace imbrex::kernels
