@@ -99,12 +99,13 @@ GpuModel GpuChoice::gpu_for(const RegisteredKernel& kernel) const {
   if (!is_given()) return gpu_model_for(kernel.target);
   GpuModel model = gpu("");
   if (!model.runs(kernel.target))
-    throw LaunchError(
-        Diagnostic{{},
-                   fmt::format("{} is built for {}, which {} does not run: it is {}", kernel.description.name,
-                               kernel.target, model.title, model.target),
-                   {},
-                   ""});
+    throw LaunchError(Diagnostic{
+        {},
+        fmt::format("{} is built for {}, which {} does not run: it is {}", kernel.description.name,
+                    kernel.target, model.title, model.target),
+        {},
+        fmt::format("`imbrex list` tells what each kernel is built for: this GPU runs those of {}{}",
+                    model.target, model.runs("sm_80") ? " and of sm_80" : "")});
   return model;
 }
 

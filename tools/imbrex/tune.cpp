@@ -11,6 +11,7 @@
 #include "gpu_choice.h"
 #include "imbrex/core/error.h"
 #include "imbrex/inspect/gpu_model.h"
+#include "imbrex/runtime/machine_code.h"
 #include "imbrex/runtime/tuner.h"
 #include "itself.h"
 #include "subcommands.h"
@@ -100,7 +101,8 @@ std::string certainty_text(const TuneResult& result, const GpuModel& gpu) {
 void print_text(const TuneResult& result, const GpuModel& gpu, bool all) {
   fmt::print("{}  {}\n  device    {}\n", result.kernel, sizes_text(result), result.device);
   if (result.is_modelled)
-    fmt::print("  times     predicted for {} by the timeline of the virtual GPU; not measured\n", gpu.title);
+    fmt::print("  times     predicted for {} by the timeline of the virtual GPU{}; not measured\n", gpu.title,
+               predict_from_machine_code() ? ", those of the best few from machine code" : "");
   const Candidate* winner = result.winner();
   if (result.is_remembered) {
     fmt::print("  best      {}  {:.2f} µs  (tuned before; --again measures again)\n", winner->text,
@@ -116,7 +118,9 @@ void print_text(const TuneResult& result, const GpuModel& gpu, bool all) {
   constexpr size_t kShown = 5;
   size_t shown = 0;
   for (const Candidate& candidate : result.candidates) {
-    if (candidate.status == Candidate::Status::kPassedOver && !all) {
+    const bool was_not_tried =
+        candidate.status == Candidate::Status::kPassedOver || candidate.status == Candidate::Status::kWaiting;
+    if (was_not_tried && !all) {
       continue;
     } else if (!candidate.is_right()) {
       fmt::print("  {:<9} {}: {}\n", name(candidate.status), candidate.text, candidate.reason);

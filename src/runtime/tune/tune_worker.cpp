@@ -14,6 +14,7 @@
 #include "core/text.h"
 #include "imbrex/core/error.h"
 #include "imbrex/inspect/gpu_model.h"
+#include "imbrex/runtime/machine_code.h"
 #include "imbrex/runtime/tuner.h"
 #include "imbrex/vgpu/timeline.h"
 #include "runtime/assemble/ptxas_log.h"
@@ -102,8 +103,10 @@ class Worker {
     return {};
   }
 
-  /// Nothing is checked, multiplied or compared: what there is to know is the time.
+  /// Nothing is checked, multiplied or compared: what there is to know is the time. Of the few that are predicted whole also by
+  /// their machine code, where ptxas is found; to assemble all would take longer than to predict them.
   WorkerVerdict predicted(const WorkerRequest& request) {
+    if (!request.sample) predict_from_machine_code();
     vgpu::Options machine = machine_;
     machine.checks = vgpu::CheckSet::none();
     machine.tensor_math = vgpu::TensorMath::kNone;

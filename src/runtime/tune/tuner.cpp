@@ -356,8 +356,8 @@ class Tuning {
     }
   }
 
-  /// On the virtual GPU: of the candidates predicted to be the fastest, those whose time was extrapolated are replayed
-  /// whole, and each is verified. The sizes of a kernel's description stand for large ones, which would take minutes.
+  /// On the virtual GPU: the candidates predicted to be the fastest are replayed whole and from machine code, as `imbrex predict`
+  /// does, and verified. The sizes of a kernel's description stand for large ones, which would take minutes.
   void refine() {
     double work = 1;
     for (const SizeOption& size : kernel_.description.sizes)
@@ -375,11 +375,9 @@ class Tuning {
       if (is_stopped() || right.size() == kRefined) break;
       tell("best few", right.size(), std::min(kRefined, order.size()));
       std::vector<double> times;
-      if (result_.candidates[i].sampling_error > 0) {
-        if (!try_candidate(0, i, {.kind = WorkerRequest::Kind::kPredict, .sample = false}, times)) continue;
-        measured(i, times);
-        keep_measurement(i);
-      }
+      if (!try_candidate(0, i, {.kind = WorkerRequest::Kind::kPredict, .sample = false}, times)) continue;
+      measured(i, times);
+      keep_measurement(i);
       if (try_candidate(0, i, {.at_default_sizes = is_large}, times)) right.push_back(i);
     }
     if (is_stopped() || right.empty()) return;

@@ -46,7 +46,7 @@ struct WorkerRequest {
   int launches = 5;               ///< kTry: to measure
   double limit_us = 0;            ///< kTry: stop after a first launch that took longer; 0: no limit
   bool at_default_sizes = false;  ///< kTry on the virtual GPU: verify with the kernel's default sizes instead
-  bool sample = true;             ///< kPredict: from a part of the launch where that is enough
+  bool sample = true;             ///< kPredict: from PTX, and a part of the launch where that is enough
 };
 
 /// How a candidate fared.
