@@ -134,9 +134,11 @@ void add_memory(Kernels& out) {
         add_load(out, fmt::format("ld.{}.{}{}.b64", order, scope, space), space, b64, 1);
       for (const char* order : {"relaxed", "release"})
         add_store(out, fmt::format("st.{}.{}{}.b64", order, scope, space), space, b64, 1);
-      // What semaphores read and write.
-      add_load(out, fmt::format("ld.acquire.{}{}.b32", scope, space), space, b32, 1);
-      add_store(out, fmt::format("st.release.{}{}.b32", scope, space), space, b32, 1);
+      // What semaphores read and write, and words that carry their own signal.
+      for (const char* order : {"relaxed", "acquire"})
+        add_load(out, fmt::format("ld.{}.{}{}.b32", order, scope, space), space, b32, 1);
+      for (const char* order : {"relaxed", "release"})
+        add_store(out, fmt::format("st.{}.{}{}.b32", order, scope, space), space, b32, 1);
     }
   }
   add_load(out, "ld.mmio.relaxed.sys.global.b32", ".global", b32, 1);

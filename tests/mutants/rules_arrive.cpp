@@ -63,12 +63,15 @@ void early(Places& places) {
     places.add(i, [&](Edit& e) {
       size_t first = i;
       const Operand address = e.operand(i, 1);
-      if (const auto mapa = definition_before(e.function(), i, {address.id});
-          mapa && *mapa > to && e.at(*mapa).op == Op::mapa) {
+      const auto mapa = definition_before(e.function(), i, {address.id});
+      if (mapa && *mapa > to && e.at(*mapa).op == Op::mapa) {
         const auto base = definition_before(e.function(), *mapa, e.operand(*mapa, 1).reg());
         first = base && *base > to ? *base : *mapa;
       }
-      if (i - first <= 2) e.move(first, i - first + 1, to);
+      if (i - first <= 2)
+        e.move(first, i - first + 1, to);
+      else
+        e.move(i, 1, *mapa + 1);  // its address is that of a store, too
     });
   });
 }
