@@ -36,8 +36,8 @@ class GroupRows {
   Expr end(const ScalarArg& group) const { return s_end_.item({min(group, most_ - 1)}); }
   /// What the caller has promised of the rows of a group; the virtual GPU says where it is not so.
   void promise(const Int32& group, const Int32& begin, const Int32& end) const {
-    assume(group >= groups ||
-           (begin >= 0 && begin <= end));  // the numbers in `rows` do not decrease, counts are not negative
+    const auto holds = group >= groups || (begin >= 0 && begin <= end);
+    assume(holds);  // the numbers in `rows` do not decrease, counts are not negative
   }
   /// The rows of the one group, where there is one.
   const Int32* all() const { return all_; }
