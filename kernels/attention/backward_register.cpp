@@ -195,12 +195,35 @@ class Reference {
   std::vector<double> q_, k_, v_, d_o_, rows_, slopes_;
 };
 
-/// States the reference of a gradient, some elements of it.
-template <class Element>
-void expect_some(Case& c, const DeviceTensor& gradient, int64_t summed, const Element& element) {
-  c.expect_within(gradient, element,
-                  std::max<int64_t>((int64_t{1} << 27) / std::max<int64_t>(summed, 1), 200));
-}
+/// What a case expects of gradients, of some elements of each. The reference is made when the first element is asked for.
+class Gradients {
+ public:
+  Gradients(Case& c, const Problem& p) : case_(c), p_(p) {}
+  void of_q(const DeviceTensor& dq) const {
+    expect(dq, p_.kv_size * 2 * p_.d, [](const Reference& r, int64_t e) { return r.of_q(e); });
+  }
+  void of_k(const DeviceTensor& dk) const { of_kv(dk, false); }
+  void of_v(const DeviceTensor& dv) const { of_kv(dv, true); }
+
+ private:
+  void of_kv(const DeviceTensor& gradient, bool is_v) const {
+    expect(gradient, p_.q_size * p_.group * 2 * p_.d,
+           [is_v](const Reference& r, int64_t e) { return r.of_kv(e, is_v); });
+  }
+  template <class Element>
+  void expect(const DeviceTensor& gradient, int64_t summed, Element element) const {
+    const auto of = [&c = case_, p = p_, made = reference_, element](int64_t e) {
+      if (!*made) *made = std::make_unique<Reference>(c, p);
+      return element(**made, e);
+    };
+    case_.expect_within(gradient, of,
+                        std::max<int64_t>((int64_t{1} << 27) / std::max<int64_t>(summed, 1), 200));
+  }
+
+  Case& case_;
+  const Problem p_;
+  std::shared_ptr<std::unique_ptr<Reference>> reference_ = std::make_shared<std::unique_ptr<Reference>>();
+};
 
 const KernelRegistration<OfKv> of_kv{
     {"attention_backward_kv", "gradients of attention by K and V", sizes(true)},
@@ -212,16 +235,9 @@ const KernelRegistration<OfKv> of_kv{
                p.dtype, which, HeadArguments(p.q), HeadArguments(p.k), HeadArguments(p.v),
                HeadArguments(p.d_o), p.rows, HeadArguments(dk), HeadArguments(dv), p.packed(), p.steps);
       c.flop *= 8;
-      auto reference = std::make_shared<std::unique_ptr<Reference>>();
-      const auto get = [&c, p, reference]() -> Reference& {
-        if (!*reference) *reference = std::make_unique<Reference>(c, p);
-        return **reference;
-      };
-      const int64_t summed = p.q_size * p.group * 2 * p.d;
-      if (which != KvGradients::kOnlyV)
-        expect_some(c, dk, summed, [get](int64_t e) { return get().of_kv(e, false); });
-      if (which != KvGradients::kOnlyK)
-        expect_some(c, dv, summed, [get](int64_t e) { return get().of_kv(e, true); });
+      const Gradients expected(c, p);
+      if (which != KvGradients::kOnlyV) expected.of_k(dk);
+      if (which != KvGradients::kOnlyK) expected.of_v(dv);
     }};
 
 const KernelRegistration<OfLargeKv> of_large_kv{
@@ -239,32 +255,22 @@ const KernelRegistration<OfLargeKv> of_large_kv{
                p.dtype, HeadArguments(p.q), HeadArguments(p.k), HeadArguments(p.v), HeadArguments(p.d_o),
                p.rows, HeadArguments(dk), HeadArguments(dv), p.steps);
       c.flop *= 8;
-      auto reference = std::make_shared<std::unique_ptr<Reference>>();
-      const auto get = [&c, p, reference]() -> Reference& {
-        if (!*reference) *reference = std::make_unique<Reference>(c, p);
-        return **reference;
-      };
-      const int64_t summed = p.q_size * p.group * 2 * p.d;
-      expect_some(c, dk, summed, [get](int64_t e) { return get().of_kv(e, false); });
-      expect_some(c, dv, summed, [get](int64_t e) { return get().of_kv(e, true); });
+      const Gradients expected(c, p);
+      expected.of_k(dk);
+      expected.of_v(dv);
     }};
 
-const KernelRegistration<OfQ> of_q{
-    {"attention_backward_q", "the gradient of attention by Q", sizes(false)},
-    [](Case& c, Kernel<OfQ>& kernel) {
-      const Problem p(c);
-      DeviceTensor dq = c.output(p.dtype, p.q.shape());
-      c.launch(kernel, 1, p.heads, p.q_size, p.padded, p.kv_size, p.d, p.d_v, p.group, p.scale, p.dtype,
-               HeadArguments(p.q), HeadArguments(p.k), HeadArguments(p.v), HeadArguments(p.d_o), p.rows,
-               HeadArguments(dq), p.packed(), p.steps);
-      c.flop *= 6;
-      auto reference = std::make_shared<std::unique_ptr<Reference>>();
-      const auto get = [&c, p, reference]() -> Reference& {
-        if (!*reference) *reference = std::make_unique<Reference>(c, p);
-        return **reference;
-      };
-      expect_some(c, dq, p.kv_size * 2 * p.d, [get](int64_t e) { return get().of_q(e); });
-    }};
+const KernelRegistration<OfQ> of_q{{"attention_backward_q", "the gradient of attention by Q", sizes(false)},
+                                   [](Case& c, Kernel<OfQ>& kernel) {
+                                     const Problem p(c);
+                                     DeviceTensor dq = c.output(p.dtype, p.q.shape());
+                                     c.launch(kernel, 1, p.heads, p.q_size, p.padded, p.kv_size, p.d, p.d_v,
+                                              p.group, p.scale, p.dtype, HeadArguments(p.q),
+                                              HeadArguments(p.k), HeadArguments(p.v), HeadArguments(p.d_o),
+                                              p.rows, HeadArguments(dq), p.packed(), p.steps);
+                                     c.flop *= 6;
+                                     Gradients(c, p).of_q(dq);
+                                   }};
 
 const KernelRegistration<OfAll> of_all{
     {"attention_backward_all", "gradients of attention by Q, K and V, in the order in which CTAs add",
@@ -277,20 +283,15 @@ const KernelRegistration<OfAll> of_all{
                HeadArguments(p.q), HeadArguments(p.k), HeadArguments(p.v), HeadArguments(p.d_o), p.rows, sums,
                HeadArguments(dk), HeadArguments(dv), p.steps);
       c.flop *= 10;
-      auto reference = std::make_shared<std::unique_ptr<Reference>>();
-      const auto get = [&c, p, reference]() -> Reference& {
-        if (!*reference) *reference = std::make_unique<Reference>(c, p);
-        return **reference;
-      };
-      const int64_t summed = p.q_size * p.group * 2 * p.d;
-      expect_some(c, dk, summed, [get](int64_t e) { return get().of_kv(e, false); });
-      expect_some(c, dv, summed, [get](int64_t e) { return get().of_kv(e, true); });
+      const Gradients expected(c, p);
+      expected.of_k(dk);
+      expected.of_v(dv);
       if (c.mode() == Case::Mode::kTrace) return;
       DeviceTensor dq = DeviceTensor::empty(p.q.device(), p.dtype, p.q.shape());  // not this kernel's traffic
       dq.poison();
       Kernel<AttentionGradientSums> finish({}, p.q.device());
       finish(1, p.heads, p.q_size, p.d, p.scale, p.dtype, sums, HeadArguments(dq)).expect_clean();
-      expect_some(c, dq, p.kv_size * 2 * p.d, [get](int64_t e) { return get().of_q(e); });
+      expected.of_q(dq);
     }};
 
 }  // namespace

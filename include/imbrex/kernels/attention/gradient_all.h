@@ -83,13 +83,8 @@ struct AttentionGradientAll {
 
     // Rows of Q that see any of these columns, in blocks.
     Int32 first = 0, last = q_size - 1;
-    {
-      Int32 first_position = shift, last_position = last + shift;
-      steps.narrow_rows({offset_kv, min(offset_kv + kBlock, kv_size) - 1, batch}, first_position,
-                        last_position);
-      first = max(first_position - shift, 0) / block_q * block_q;
-      last = min(last_position - shift, last);
-    }
+    steps.narrow_blocks({offset_kv, min(offset_kv + kBlock, kv_size) - 1, batch}, shift, block_q, first,
+                        last);
     Int32 blocks = max(last - first + block_q, 0) / block_q, all_blocks = blocks * group;
     // Else all CTAs add to the same rows at the same time.
     const bool is_staggered = staggers && !steps.masks();

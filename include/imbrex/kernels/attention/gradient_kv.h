@@ -80,14 +80,9 @@ struct AttentionGradientKv {
 
     // Rows of Q that see any of these columns.
     Int32 first = 0, last = sizes.q_size - 1;
-    {
-      Int32 first_position = shift, last_position = last + shift;
-      steps.narrow_rows({offset_kv, min(offset_kv + block_kv, sizes.kv_size) - 1, sequence}, first_position,
-                        last_position);
-      first = max(first_position - shift, 0) / block_q * block_q;
-      last = min(last_position - shift, last);
-      if (is_packed) last = select(offset_kv < sizes.kv_size, last, -1);  // no such block of rows
-    }
+    steps.narrow_blocks({offset_kv, min(offset_kv + block_kv, sizes.kv_size) - 1, sequence}, shift, block_q,
+                        first, last);
+    if (is_packed) last = select(offset_kv < sizes.kv_size, last, -1);  // no such block of rows
 
     if (auto producer = warp_group(0, 4)) {
       setmaxnreg(consumers == 2 ? 24 : 32);

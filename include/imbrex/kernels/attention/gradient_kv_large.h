@@ -63,13 +63,7 @@ struct AttentionGradientKvLarge {
 
     // Rows of Q that see any of these columns.
     Int32 first = 0, last = q_size - 1;
-    {
-      Int32 first_position = shift, last_position = last + shift;
-      steps.narrow_rows({offset_kv, min(offset_kv + kRows, kv_size) - 1, batch}, first_position,
-                        last_position);
-      first = max(first_position - shift, 0) / block_q * block_q;
-      last = min(last_position - shift, last);
-    }
+    steps.narrow_blocks({offset_kv, min(offset_kv + kRows, kv_size) - 1, batch}, shift, block_q, first, last);
     Int32 blocks = max(last - first + block_q, 0) / block_q * group;
     const auto advance = [&](Int32& head, Int32& row) {
       row += block_q;
@@ -124,6 +118,36 @@ struct AttentionGradientKvLarge {
       mbarrier::arrive(pipe.consumer_barrier());
       pipe.consumer_advance();
     };
+    // Adds up blocks: what `find` makes of the product `own` x `of_q` of a block, times `of_sum`. The sums are one block behind, so
+    // that the tensor core has them to do meanwhile. `advance_rows` comes before every block but the first.
+    const auto sum_blocks = [&](const SharedTensor& own, const SharedTensor& of_q, RegisterTensor& product,
+                                const auto& find, const SharedTensor& of_sum, RegisterTensor& sum,
+                                const auto& advance_rows) {
+      RegisterTensor factors = zeros(dtype, {kRows, block_q});
+      mbarrier::wait(kv_full, 0);
+      if (auto some = when(blocks > 0)) {
+        auto rows = s_rows[next];
+        start(own, of_q, product);
+        wgmma::wait_group(0);
+        find(rows);
+        factors = product;
+        for (Int32 i : range(1, blocks)) {
+          (void)i;
+          advance_rows();
+          auto rows = s_rows[next];
+          start(own, of_q, product);
+          add(factors, of_sum, sum);  // of the block before
+          wgmma::wait_group(1);
+          find(rows);
+          wgmma::wait_group(0);
+          release();
+          factors = product;
+        }
+        add(factors, of_sum, sum);
+        wgmma::wait_group(0);
+        release();
+      }
+    };
     // The sum goes to memory by way of the place of K, or of V, when neither is read any more.
     const auto store = [&](const SharedTensor& place, const RegisterValue& sum, const Ptr<>& pointer,
                            const HeadStrides& strides, int size) {
@@ -142,7 +166,7 @@ struct AttentionGradientKvLarge {
 
     if (auto of_v = warp_group(4, 4)) {
       setmaxnreg(240);
-      RegisterTensor dv = zeros(float32, {kRows, value_size}), weights = zeros(dtype, {kRows, block_q});
+      RegisterTensor dv = zeros(float32, {kRows, value_size});
       auto scores = wgmma::accumulator(float32, {kRows, block_q});
       UInt32 empty_phase = mbarrier::producer_initial_phase;
       Int32 head = head_kv * group, row = first + 0;
@@ -170,35 +194,13 @@ struct AttentionGradientKvLarge {
           store_shared(s_weights, scores);
         mbarrier::arrive(weights_full);
       };
-      mbarrier::wait(kv_full, 0);
-      if (auto some = when(blocks > 0)) {
-        auto rows = s_rows[next];
-        start(s_k, s_q, scores);
-        wgmma::wait_group(0);
-        weigh(rows);
-        weights = scores;
-        for (Int32 i : range(1, blocks)) {
-          (void)i;
-          advance(head, row);
-          auto rows = s_rows[next];
-          start(s_k, s_q, scores);
-          add(weights, s_do, dv);  // of the block before
-          wgmma::wait_group(1);
-          weigh(rows);
-          wgmma::wait_group(0);
-          release();
-          weights = scores;
-        }
-        add(weights, s_do, dv);
-        wgmma::wait_group(0);
-        release();
-      }
+      sum_blocks(s_k, s_q, scores, weigh, s_do, dv, [&] { advance(head, row); });
       store(s_v, dv.to(dtype), dv_ptr, dv_strides, value_size);
     }
 
     if (auto of_k = warp_group(8, 4)) {
       setmaxnreg(240);
-      RegisterTensor dk = zeros(float32, {kRows, head_size}), slopes = zeros(dtype, {kRows, block_q});
+      RegisterTensor dk = zeros(float32, {kRows, head_size});
       auto along = wgmma::accumulator(float32, {kRows, block_q});
       UInt32 full_phase = mbarrier::consumer_initial_phase;
       const auto find_slopes = [&](const SharedTensor& rows) {
@@ -208,28 +210,7 @@ struct AttentionGradientKvLarge {
         along = along * load_shared(s_weights);  // now slopes
         mbarrier::arrive(weights_empty);
       };
-      mbarrier::wait(kv_full, 0);
-      if (auto some = when(blocks > 0)) {
-        auto rows = s_rows[next];
-        start(s_v, s_do, along);
-        wgmma::wait_group(0);
-        find_slopes(rows);
-        slopes = along;
-        for (Int32 i : range(1, blocks)) {
-          (void)i;
-          auto rows = s_rows[next];
-          start(s_v, s_do, along);
-          add(slopes, s_q, dk);  // of the block before
-          wgmma::wait_group(1);
-          find_slopes(rows);
-          wgmma::wait_group(0);
-          release();
-          slopes = along;
-        }
-        add(slopes, s_q, dk);
-        wgmma::wait_group(0);
-        release();
-      }
+      sum_blocks(s_v, s_do, along, find_slopes, s_q, dk, [] {});
       store(s_k, (dk * scale).to(dtype), dk_ptr, dk_strides, head_size);
     }
   }

@@ -147,6 +147,15 @@ class ScoreSteps {
       }
     });
   }
+  /// Narrows [first, last], rows from 0 on whose positions begin at `shift`, to those that see any of the columns; `first` to a
+  /// multiple of `block`.
+  void narrow_blocks(const ColumnSpan& columns, const Int32& shift, int block, Int32& first,
+                     Int32& last) const {
+    Int32 first_position = shift, last_position = last + shift;
+    narrow_rows(columns, first_position, last_position);
+    first = max(first_position - shift, 0) / block * block;
+    last = min(last_position - shift, last);
+  }
   /// Whether some row of the box does not see some column.
   Bool is_edge(const ScoreBox& box) const {
     Bool edge = false;
