@@ -14,61 +14,29 @@
 namespace imbrex::kernels {
 namespace {
 
-/// Registers a kernel with tiles whose persistent CTAs are as many as imbrex::matmul launches: large clusters leave some
-/// multiprocessors without one, and a grid that is not on the GPU all at once takes two turns.
+/// The persistent CTAs of a product: as many as imbrex::matmul launches. Large clusters leave some multiprocessors without one, and a
+/// grid that is not on the GPU all at once takes two turns.
 template <class K>
-class ProductRegistration {
- public:
-  ProductRegistration(KernelDescription description, std::function<void(Case&, Kernel<K>&, int64_t ctas)> run,
-                      SourceLocation where = SourceLocation::current()) {
-    RegisteredKernel entry;
-    entry.description = std::move(description);
-    entry.entry = &kernel_entry<K>();
-    entry.target = kernel_target<K>();
-    entry.space = tuning_space<K>();
-    entry.where = where;
-    entry.make = [](const Configuration& configuration) -> std::shared_ptr<const void> {
-      return std::make_shared<K>(instance_of(configuration));
-    };
-    entry.run = [run](Case& c, const std::optional<Device>& device, const Configuration& configuration) {
-      const K instance = instance_of(configuration);
-      const std::string key =
-          std::string(kernel_entry<K>().type_name) + " " + tuning_space<K>().to_string(configuration);
-      const auto kernel =
-          c.kernel<Kernel<K>>(key, [&] { return std::make_shared<Kernel<K>>(instance, device); });
-      run(c, *kernel, ctas_of(instance, c));
-    };
-    imbrex::detail::add_registered_kernel(std::move(entry));
-  }
+int64_t ctas_of(const K& kernel, const ProductShape& shape, int64_t parts = 1) {
+  constexpr int kMultiprocessors = 132;
+  MatmulChoice choice{.block_m = kernel.block_m,
+                      .block_n = kernel.block_n,
+                      .cluster_m = kernel.cluster_m,
+                      .cluster_n = kernel.cluster_n,
+                      .split_k = kernel.split_k,
+                      .parts = static_cast<int>(parts)};
+  set_ctas(choice, shape, kMultiprocessors);
+  return choice.ctas;
+}
 
- private:
-  static K instance_of(const Configuration& configuration) {
-    K instance{};
-    tuning_space<K>().apply(&instance, configuration);
-    return instance;
-  }
-  static int64_t ctas_of(const K& kernel, const Case& c) {
-    constexpr bool kHasParts = std::is_same_v<K, HopperMatmulH8<PartsOfK>>;
-    MatmulChoice choice{.block_m = kernel.block_m,
-                        .block_n = kernel.block_n,
-                        .cluster_m = kernel.cluster_m,
-                        .cluster_n = kernel.cluster_n,
-                        .split_k = kernel.split_k};
-    if (kHasParts) choice.parts = static_cast<int>(std::max<int64_t>(c.size("parts"), 1));
-    set_ctas(choice, {c.size("m"), c.size("n"), c.size("k")}, kMultiprocessors);
-    return choice.ctas;
-  }
-  static constexpr int kMultiprocessors = 132;
-};
-
-const ProductRegistration<HopperMatmulH8<>> h8{
+const KernelRegistration<HopperMatmulH8<>> h8{
     {"hopper_matmul_h8", "any shape: the CTAs of a cluster divide k, rows of C begin at any address",
      half_matmul_sizes()},
-    [](Case& c, Kernel<HopperMatmulH8<>>& kernel, int64_t ctas) {
+    [](Case& c, Kernel<HopperMatmulH8<>>& kernel, const HopperMatmulH8<>& tiles) {
       const int64_t m = c.size("m"), n = c.size("n"), k = c.size("k");
       const DataType dtype = c.size("bf16") ? bfloat16 : float16;
       DeviceTensor a = c.input(dtype, {m, k}), b = c.input(dtype, {n, k}), out = c.output(dtype, {m, n});
-      c.launch(kernel, ProductSizesArguments(m, n, k, 0, ctas), dtype, a, b, out);
+      c.launch(kernel, ProductSizesArguments(m, n, k, 0, ctas_of(tiles, {m, n, k})), dtype, a, b, out);
       c.expect_matmul(out, a, b);
     }};
 
@@ -98,20 +66,21 @@ const KernelRegistration<HopperMatmulStreamK<>> stream_k{
       c.expect_matmul(out, a, b);
     }};
 
-const ProductRegistration<HopperMatmulH8<PartsOfK>> parts{
+const KernelRegistration<HopperMatmulH8<PartsOfK>> parts{
     {"hopper_matmul_parts", "hopper_matmul_h8 of parts of k, whose sums it leaves to sum_of_k_parts",
      [] {
        std::vector<SizeOption> sizes = half_matmul_sizes();
        sizes.push_back({"parts", 3, "into which k is divided; 0: one"});
        return sizes;
      }()},
-    [](Case& c, Kernel<HopperMatmulH8<PartsOfK>>& kernel, int64_t ctas) {
+    [](Case& c, Kernel<HopperMatmulH8<PartsOfK>>& kernel, const HopperMatmulH8<PartsOfK>& tiles) {
       const int64_t m = c.size("m"), n = c.size("n"), k = c.size("k");
       const int64_t parts = std::max<int64_t>(c.size("parts"), 1);
       const DataType dtype = c.size("bf16") ? bfloat16 : float16;
       DeviceTensor a = c.input(dtype, {m, k}), b = c.input(dtype, {n, k}),
                    sums = c.output(float32, {parts, m, n});
-      c.launch(kernel, ProductSizesArguments(m, n, k, 0, ctas), dtype, a, b, sums, parts);
+      c.launch(kernel, ProductSizesArguments(m, n, k, 0, ctas_of(tiles, {m, n, k}, parts)), dtype, a, b, sums,
+               parts);
       if (c.mode() != Case::Mode::kRun) return;
       const DeviceTensor out = DeviceTensor::empty(a.device(), dtype, {m, n});
       Kernel<SumOfKParts<>>({}, a.device())(ProductSizesArguments(m, n, 1, 0, 0), parts, dtype, sums, out);

@@ -221,6 +221,11 @@ template <class K>
 class KernelRegistration {
  public:
   KernelRegistration(KernelDescription description, std::function<void(Case&, Kernel<K>&)> run,
+                     SourceLocation where = SourceLocation::current())
+      : KernelRegistration(
+            std::move(description), [run](Case& c, Kernel<K>& kernel, const K&) { run(c, kernel); }, where) {}
+  /// `run` is also given the kernel's configuration.
+  KernelRegistration(KernelDescription description, std::function<void(Case&, Kernel<K>&, const K&)> run,
                      SourceLocation where = SourceLocation::current()) {
     RegisteredKernel entry;
     entry.description = std::move(description);
@@ -235,13 +240,11 @@ class KernelRegistration {
     };
     entry.run = [run](Case& c, const std::optional<Device>& device, const Configuration& configuration) {
       const TuningSpace space = tuning_space<K>();
-      const auto make = [&] {
-        K instance{};
-        space.apply(&instance, configuration);
-        return std::make_shared<Kernel<K>>(instance, device);
-      };
+      K instance{};
+      space.apply(&instance, configuration);
+      const auto make = [&] { return std::make_shared<Kernel<K>>(instance, device); };
       const std::string key = std::string(kernel_entry<K>().type_name) + " " + space.to_string(configuration);
-      run(c, *c.kernel<Kernel<K>>(key, make));
+      run(c, *c.kernel<Kernel<K>>(key, make), instance);
     };
     detail::add_registered_kernel(std::move(entry));
   }
