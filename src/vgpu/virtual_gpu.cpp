@@ -483,9 +483,9 @@ Report VirtualGpu::launch(const Function& function, const Launch& launch) {
       context.clusters().count() <= kMaxTrackedClusters)
     context.global_races = &races.emplace(data_->memory->size(), threads > 1);
   context.rank = -1;  // it runs alone
-  int64_t at_once =
-      prepared->slots;  // on the chip whose time is predicted, whose groups of SMs hold whole clusters
-  if (data_->options.timeline.record) {
+  int64_t at_once = prepared->slots;
+  if (data_->options.timeline
+          .record) {  // on the chip whose time is predicted, whose groups of SMs hold whole clusters
     const ReplayContext replayed = replay_context(*data_->target, context, prepared->predicted_ctas_per_sm);
     at_once = std::ssize(cluster_places(replayed.groups, context.cluster.count())) * replayed.ctas_per_sm;
   }

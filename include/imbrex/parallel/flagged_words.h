@@ -9,17 +9,12 @@
 // of call c + 1, which every rank began only when its kernel of call c had ended.
 #pragma once
 
-#include <numeric>
 #include <vector>
 
 #include "imbrex/lang.h"
 #include "imbrex/parallel/signal.h"
 
 namespace imbrex::parallel {
-
-/// A row of n elements as so many units of elements: a kernel that knows the unit moves rows, which begin at multiples of n, by
-/// as many bytes at once as it allows.
-inline int unit_of_rows(int64_t n) { return static_cast<int>(std::gcd(n, int64_t{16})); }
 
 /// The boxes of a kernel with a grid of one dimension, in which CTAs of the same number on all ranks write to one another, a
 /// block of words of 32 bits each to each.

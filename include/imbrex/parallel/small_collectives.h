@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -14,6 +15,10 @@
 #include "imbrex/parallel/overlapping_kernel.h"
 
 namespace imbrex::parallel {
+
+/// A row of n elements as so many units of elements: a kernel that knows the unit moves rows, which begin at multiples of n, by
+/// as many bytes at once as it allows.
+inline int unit_of_rows(int64_t n) { return static_cast<int>(std::gcd(n, int64_t{16})); }
 
 enum class SmallCollective : uint8_t { kAllReduce, kAllGather, kReduceScatter };
 

@@ -30,7 +30,7 @@ CUdeviceptr allocate_on(Stream& stream, size_t bytes, Pool* pool) {
   if (!stream.is_capturing()) {
     Pool& from = pool != nullptr ? *pool : current_pool(device);
     block.pool = &from;
-    take_from(from, block.bytes);
+    from.take(block.bytes);
   }
   if (stream.is_capturing()) stream.capture->graph->memory.push_back(block.address);
   const uint64_t address = block.address;

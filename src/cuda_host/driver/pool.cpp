@@ -73,7 +73,8 @@ CUDA_API cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void* value) {
   return answer("cuMemPoolSetAttribute", [&] {
     expect_no_unsafe_capture();
     uint64_t kept = 0;
-    std::memcpy(&kept, &not_null(static_cast<char*>(value), "value"), attribute < kReleaseThreshold ? 4 : 8);
+    std::memcpy(&kept, &not_null(static_cast<char*>(value), "value"),
+                attribute < Pool::kReleaseThreshold ? 4 : 8);
     Host::get().pools.get(pool).attributes[attribute] = kept;
   });
 }
@@ -82,13 +83,13 @@ CUDA_API cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void* value) {
     expect_no_unsafe_capture();
     Host& host = Host::get();
     const Pool& of = host.pools.get(pool);
-    uint64_t result = attribute < kReleaseThreshold ? 1 : 0;
+    uint64_t result = attribute < Pool::kReleaseThreshold ? 1 : 0;
     // What is reserved is what is used.
-    const bool is_reserved = attribute == kReservedCurrent || attribute == kReservedHigh;
-    const int kept_as = is_reserved ? attribute + kUsedCurrent - kReservedCurrent : attribute;
+    const bool is_reserved = attribute == Pool::kReservedCurrent || attribute == Pool::kReservedHigh;
+    const int kept_as = is_reserved ? attribute + Pool::kUsedCurrent - Pool::kReservedCurrent : attribute;
     if (const auto at = of.attributes.find(kept_as); at != of.attributes.end()) result = at->second;
     std::memcpy(&not_null(static_cast<char*>(value), "value"), &result,
-                attribute < kReleaseThreshold ? 4 : 8);
+                attribute < Pool::kReleaseThreshold ? 4 : 8);
   });
 }
 CUDA_API cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc*, size_t) {

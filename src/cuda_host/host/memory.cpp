@@ -109,10 +109,7 @@ void DeviceMemory::free(uint64_t address, MemoryKind kind) {
   if ((block.kind == MemoryKind::kPinned) != (kind == MemoryKind::kPinned))
     refuse(CUDA_ERROR_INVALID_VALUE, fmt::format("0x{:x} is {}, which is released by {}", address,
                                                  name(block.kind), releasing(block.kind)));
-  if (Pool* pool = Host::get().pools.find(block.pool); pool != nullptr) {
-    constexpr int kUsedCurrent = 7;  // CU_MEMPOOL_ATTR_USED_MEM_CURRENT
-    pool->attributes[kUsedCurrent] -= static_cast<uint64_t>(block.bytes);
-  }
+  if (Pool* pool = Host::get().pools.find(block.pool); pool != nullptr) pool->give_back(block.bytes);
   gpu_.free(address);
   used_bytes_ -= block.bytes;
   freed_[address] = block.bytes;

@@ -42,8 +42,17 @@ struct Registered {
 
 /// A pool of cudaMemPool: all share the device's memory, so that only its settings are kept.
 struct Pool {
+  // CU_MEMPOOL_ATTR_...
+  static constexpr int kReleaseThreshold = 4, kReservedCurrent = 5, kReservedHigh = 6, kUsedCurrent = 7,
+                       kUsedHigh = 8;
   int device = 0;
   std::map<int, uint64_t> attributes;
+
+  void take(int64_t bytes) {
+    const uint64_t used = attributes[kUsedCurrent] += static_cast<uint64_t>(bytes);
+    attributes[kUsedHigh] = std::max(attributes[kUsedHigh], used);
+  }
+  void give_back(int64_t bytes) { attributes[kUsedCurrent] -= static_cast<uint64_t>(bytes); }
 };
 
 /// A pitched stretch of memory as copies in two and three dimensions see it.

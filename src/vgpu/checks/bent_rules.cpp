@@ -31,8 +31,7 @@ constexpr std::array<Row, static_cast<size_t>(BentRule::kCount)> kRows{{
      "in PTX a .relaxed wait orders nothing that follows; on the chips asynchronous work is issued after the "
      "wait has returned, and sees what the phase has completed; what threads write behind a relaxed flag, or "
      "read past the L1 cache, comes after it; what a thread has loaded and used before it sets a relaxed "
-     "flag "
-     "has come by then"},
+     "flag has come by then"},
     {"tensor-fence",
      "PTX asks for tcgen05.fence::before_thread_sync and after_thread_sync beside a synchronisation; Triton "
      "leaves all of them out, and no chip is known to need them"},

@@ -59,8 +59,8 @@ ComingCopy coming_copy(Cta& cta, uint32_t shared_offset) {
         op.completion().by == CompletedBy::kCopyGroup
             ? "wait for the copy before it: cp.async.wait_group by the threads that copy, then a barrier"
             : "wait before it for the phase of the mbarrier that the copy's bytes belong to, by its parity; "
-              "and "
-              "announce the bytes, or the phase completes without them: mbarrier.arrive.expect_tx, in Imbrex "
+              "and announce the bytes, or the phase completes without them: mbarrier.arrive.expect_tx, in "
+              "Imbrex "
               "mbarrier::arrive_and_expect_tx()";
   });
   return coming;

@@ -16,8 +16,8 @@ struct MachineCode;
 namespace imbrex::vgpu {
 
 /// By index into Program::code: how many instructions the assembler made of one of PTX, for how many clocks they keep each of their
-/// sub-partition's units and the SM's shared memory (shuffles), and for how many each time they keep their warp from issuing more. All may be fractions, and 0: of what is
-/// merged into another, or lifted out of a loop.
+/// sub-partition's units and the SM's shared memory (shuffles), and for how many each time they keep their warp from issuing more.
+/// All may be fractions, and 0: of what is merged into another, or lifted out of a loop.
 struct MachineCosts {
   struct Cost {
     float issue = 0, stall = 0, shared = 0;

@@ -4,6 +4,8 @@
 // whatever order the scheduler took, the same program leaves the same recording.
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -91,6 +93,16 @@ struct TouchedLine {
   static constexpr uint64_t kFirstSector = uint64_t{1} << 60, kNumber = kFirstSector - 1;
   static constexpr uint64_t of(uint64_t address) {
     return address >> kShift | kFirstSector << (address >> kSectorShift & 3);
+  }
+  /// Adds the sector of an address to the lines from `begin` on, each of which is there once.
+  static void add(std::vector<uint64_t>& lines, size_t begin, uint64_t address) {
+    const uint64_t line = of(address);
+    const auto same = std::find_if(lines.begin() + static_cast<ptrdiff_t>(begin), lines.end(),
+                                   [&](uint64_t other) { return (other & kNumber) == (line & kNumber); });
+    if (same == lines.end())
+      lines.push_back(line);
+    else
+      *same |= line;
   }
 };
 

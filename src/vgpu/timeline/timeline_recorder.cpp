@@ -326,16 +326,8 @@ void TimelineRecorder::add_lines(RecordedWork& work, const std::byte* const* hos
   for_each_lane(lanes, [&](int lane) {
     const auto at = reinterpret_cast<uintptr_t>(host[lane]);
     constexpr int kShift = TouchedLine::kSectorShift;
-    for (uint64_t sector = at >> kShift; sector <= (at + bytes - 1) >> kShift; ++sector) {
-      const uint64_t line = TouchedLine::of(sector << kShift);
-      const auto same = std::find_if(
-          lines.begin() + static_cast<int64_t>(begin), lines.end(),
-          [&](uint64_t other) { return (other & TouchedLine::kNumber) == (line & TouchedLine::kNumber); });
-      if (same == lines.end())
-        lines.push_back(line);
-      else
-        *same |= line;
-    }
+    for (uint64_t sector = at >> kShift; sector <= (at + bytes - 1) >> kShift; ++sector)
+      TouchedLine::add(lines, begin, sector << kShift);
   });
   work.lines = static_cast<int32_t>(begin);
   work.line_count = static_cast<int32_t>(lines.size() - begin);

@@ -77,17 +77,9 @@ class WarpCopy : public AsyncOp {
     std::vector<uint64_t> lines;
     for_each_lane(lanes, [&](int lane) {
       const LaneCopy& copy = copies_[static_cast<size_t>(lane)];
-      if (copy.source_bytes > 0) lines.push_back(TouchedLine::of(copy.from));
+      if (copy.source_bytes > 0) TouchedLine::add(lines, 0, copy.from);
     });
-    const auto number = [](uint64_t line) { return line & TouchedLine::kNumber; };
-    std::sort(lines.begin(), lines.end(), [&](uint64_t a, uint64_t b) { return number(a) < number(b); });
-    size_t count = 0;
-    for (uint64_t line : lines)
-      if (count > 0 && number(lines[count - 1]) == number(line))
-        lines[count - 1] |= line;
-      else
-        lines[count++] = line;
-    lines.resize(count);
+    std::ranges::sort(lines, {}, [](uint64_t line) { return line & TouchedLine::kNumber; });
     return lines;
   }
 
