@@ -84,5 +84,29 @@ TEST(Assume, ViolatedIsFound) {
   EXPECT_EQ(report.findings[0].kind, vgpu::FindingKind::kTrap) << report.format();
 }
 
+/// What is timed without checks is what runs on a chip: no tests of promises, which took a third of `top_k`'s predicted time.
+TEST(Assume, IsNotTestedWhereNothingIsChecked) {
+  const auto assuming = [](Int32 n, Ptr<int32> out_ptr) {
+    grid(1);
+    assume(n % 4 == 0);
+    auto g_out = global_view(out_ptr, {n});
+    store_global(g_out, full(int32, {64}, n), {0});
+  };
+  using K = RetargetedLambda<decltype(assuming)>;
+  K::target = "sm_80";
+  int64_t instructions[2];
+  for (const bool checks : {false, true}) {
+    const Device device = Device::virtual_gpu(
+        {.target = K::target, .checks = checks ? vgpu::CheckSet::all() : vgpu::CheckSet::none()});
+    Kernel<K> kernel(K(assuming), device);
+    const vgpu::Report kept = kernel(60, DeviceTensor::empty(device, int32, {60})).virtual_report;
+    const vgpu::Report broken = kernel(61, DeviceTensor::empty(device, int32, {61})).virtual_report;
+    EXPECT_TRUE(kept.clean()) << kept.format();
+    EXPECT_EQ(broken.clean(), !checks) << broken.format();
+    instructions[checks] = kept.statistics.instructions;
+  }
+  EXPECT_LT(instructions[false], instructions[true]);
+}
+
 }  // namespace
 }  // namespace imbrex::testing

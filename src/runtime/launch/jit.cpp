@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "imbrex/core/error.h"
+#include "imbrex/vgpu/virtual_gpu.h"
 #include "runtime/assemble/kept_plan.h"
 #include "runtime/compile/compile.h"
 #include "runtime/device/stream_handle.h"
@@ -15,9 +16,18 @@
 
 namespace imbrex::runtime {
 
+namespace {
+
+/// Only for a virtual GPU that checks: what is predicted or measured is the kernel that ships.
+bool checks_assumptions(const Device& device) {
+  return device.is_virtual() && device.virtual_machine().options().checks.any();
+}
+
+}  // namespace
+
 JitKernel::JitKernel(Device device, std::shared_ptr<ir::Function> function,
                      std::span<const ParameterInfo> parameters)
-    : JitKernel(device, compile(*function, {.check_assumptions = device.is_virtual()}), parameters) {
+    : JitKernel(device, compile(*function, {.check_assumptions = checks_assumptions(device)}), parameters) {
   loaded_ = device_.backend().load(compiled_);
 }
 

@@ -202,7 +202,7 @@ class Tuning {
     codegen::CompiledKernel compiled;
     try {
       Case traced = trace(candidate.configuration);
-      compiled = runtime::compile(*traced.function, {.check_assumptions = device_.is_virtual});
+      compiled = runtime::compile(*traced.function);
     } catch (const CompileError& error) {
       return verdict(i, Status::kRejected, brief(error));
     }
