@@ -361,6 +361,10 @@ TEST(RankTrials, AThousandRoundsOnGpusAreRight) {
 // ---- one rank fails
 
 enum class Fault { kEnds, kThrows, kIsLate, kCallsSomethingElse };
+const char* name(Fault fault) {
+  static constexpr const char* kNames[] = {"ends", "throws", "is_late", "calls_something_else"};
+  return kNames[static_cast<size_t>(fault)];
+}
 
 /// What the ranks but the last get where that one fails instead of calling; each within so many seconds.
 std::vector<std::string> errors_of(const Ranks& where, Call call, Fault fault, double* seconds) {
@@ -402,57 +406,82 @@ std::vector<std::string> errors_of(const Ranks& where, Call call, Fault fault, d
 }
 
 /// What each rank gets where the last one calls with a smaller size than the others.
-void check_another_size(Ranks where) {
+void check_another_size(Ranks where, Call call) {
+  SCOPED_TRACE(name(call));
   const int last = where.count() - 1;
-  for (int call = 0; call < kCalls; ++call) {
-    SCOPED_TRACE(name(static_cast<Call>(call)));
-    std::vector<std::string> errors(static_cast<size_t>(where.count()));
-    run_ranks(where.patience(20), [&](Communicator& ranks) {
-      const bool is_last = ranks.rank() == last;
-      Trial trial{
-          .call = static_cast<Call>(call), .ranks = where.count(), .m = 20, .n = 24, .k = 16, .seed = 4};
-      try {
-        if (trial.call == Call::kExperts && is_last) trial.m = 19;
-        const Prepared as_all = prepare(trial, ranks);
-        if (trial.call <= Call::kReduceScatter) trial.n = 23;
-        if (trial.call > Call::kReduceScatter) trial.k = 8;
-        const Prepared smaller = prepare(trial, ranks);
-        (is_last ? smaller : as_all).runs[0]();
-      } catch (const Error& error) {
-        errors[static_cast<size_t>(ranks.rank())] = error.what();
-      }
-    });
-    for (const std::string& error : errors)
-      EXPECT_THAT(error, ::testing::AllOf(HasSubstr("ranks call different things"),
-                                          HasSubstr("rank " + std::to_string(last))));
-  }
+  std::vector<std::string> errors(static_cast<size_t>(where.count()));
+  run_ranks(where.patience(20), [&](Communicator& ranks) {
+    const bool is_last = ranks.rank() == last;
+    Trial trial{.call = call, .ranks = where.count(), .m = 20, .n = 24, .k = 16, .seed = 4};
+    try {
+      if (trial.call == Call::kExperts && is_last) trial.m = 19;
+      const Prepared as_all = prepare(trial, ranks);
+      if (trial.call <= Call::kReduceScatter) trial.n = 23;
+      if (trial.call > Call::kReduceScatter) trial.k = 8;
+      const Prepared smaller = prepare(trial, ranks);
+      (is_last ? smaller : as_all).runs[0]();
+    } catch (const Error& error) {
+      errors[static_cast<size_t>(ranks.rank())] = error.what();
+    }
+  });
+  for (const std::string& error : errors)
+    EXPECT_THAT(error, ::testing::AllOf(HasSubstr("ranks call different things"),
+                                        HasSubstr("rank " + std::to_string(last))));
 }
 
 /// `patience`: how long ranks wait for one that does not come, where nothing tells them at once.
-void check_faults(Ranks where, double patience) {
+void check_fault(Ranks where, Call call, Fault fault, double patience) {
+  SCOPED_TRACE(::testing::Message() << name(call) << ", the last rank " << name(fault));
   const std::string failed = "rank " + std::to_string(where.count() - 1);
-  for (int call = 0; call < kCalls; ++call)
-    for (const Fault fault : {Fault::kEnds, Fault::kThrows, Fault::kIsLate, Fault::kCallsSomethingElse}) {
-      SCOPED_TRACE(::testing::Message()
-                   << name(static_cast<Call>(call)) << ", fault " << static_cast<int>(fault));
-      double seconds = 0;
-      where.patience(fault == Fault::kIsLate ? 1 : patience);
-      for (const std::string& error : errors_of(where, static_cast<Call>(call), fault, &seconds)) {
-        EXPECT_THAT(error, HasSubstr(failed));
-        if (fault == Fault::kThrows) {
-          EXPECT_THAT(error, AnyOf(HasSubstr("the disk is full"), HasSubstr("endless-run")));
-        }
-      }
-      EXPECT_LT(seconds, 100);  // on a busy machine, and long before that patience
+  double seconds = 0;
+  where.patience(fault == Fault::kIsLate ? 1 : patience);
+  for (const std::string& error : errors_of(where, call, fault, &seconds)) {
+    EXPECT_THAT(error, HasSubstr(failed));
+    if (fault == Fault::kThrows) {
+      EXPECT_THAT(error, AnyOf(HasSubstr("the disk is full"), HasSubstr("endless-run")));
     }
+  }
+  EXPECT_LT(seconds, 100);  // on a busy machine, and long before that patience
 }
 
+constexpr Call kEveryCall[] = {Call::kAllReduce,       Call::kAllGather,           Call::kReduceScatter,
+                               Call::kAllGatherMatmul, Call::kMatmulReduceScatter, Call::kMatmulAllReduce,
+                               Call::kExperts};
+constexpr Fault kEveryFault[] = {Fault::kEnds, Fault::kThrows, Fault::kIsLate, Fault::kCallsSomethingElse};
+
 TEST(RankTrials, AnotherSizeOfOneRankIsAnErrorOnAllInEveryCall) {
-  check_another_size(Ranks::virtual_node(3, options(4)));
+  for (const Call call : kEveryCall) check_another_size(Ranks::virtual_node(3, options(4)), call);
 }
 TEST(RankTrials, AFaultOfOneRankIsAnErrorOnTheOthersInEveryCall) {
-  check_faults(Ranks::virtual_node(3, options(3)), 200);
+  for (const Call call : kEveryCall)
+    for (const Fault fault : kEveryFault) check_fault(Ranks::virtual_node(3, options(3)), call, fault, 200);
 }
+
+/// On GPUs, each by itself: one that does not end keeps the others of a process from theirs.
+class FaultsOnGpus : public ::testing::TestWithParam<std::tuple<Call, Fault>> {};
+class SizesOnGpus : public ::testing::TestWithParam<Call> {};
+
+TEST_P(FaultsOnGpus, AreErrorsOnTheOthers) {
+  if (Ranks::cuda_devices() < 2) IMBREX_SKIP(two_gpus);
+  if (!Device::cuda(0).can_run("sm_90a")) IMBREX_SKIP(hopper);
+  const auto [call, fault] = GetParam();
+  check_fault(Ranks::cuda(2), call, fault, 3);
+}
+TEST_P(SizesOnGpus, OfOneRankThatDifferAreAnErrorOnAll) {
+  if (Ranks::cuda_devices() < 2) IMBREX_SKIP(two_gpus);
+  if (!Device::cuda(0).can_run("sm_90a")) IMBREX_SKIP(hopper);
+  check_another_size(Ranks::cuda(2), GetParam());
+}
+std::string name_of_fault(const ::testing::TestParamInfo<std::tuple<Call, Fault>>& test) {
+  const auto& [call, fault] = test.param;
+  return std::string(name(call)) + "_" + name(fault);
+}
+INSTANTIATE_TEST_SUITE_P(InEveryCall, FaultsOnGpus,
+                         ::testing::Combine(::testing::ValuesIn(kEveryCall),
+                                            ::testing::ValuesIn(kEveryFault)),
+                         name_of_fault);
+INSTANTIATE_TEST_SUITE_P(InEveryCall, SizesOnGpus, ::testing::ValuesIn(kEveryCall),
+                         [](const auto& test) { return std::string(name(test.param)); });
 
 }  // namespace
 }  // namespace imbrex::parallel
