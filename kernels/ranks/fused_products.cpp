@@ -118,6 +118,16 @@ LaunchReport launch(Ready& kernel, Until until, const Stream& stream, const Argu
   return {};
 }
 
+/// The same of a small collective of rows of n elements, from x to y.
+LaunchReport launch(SmallCollectiveCall& small, Communicator& ranks, Until until, const Stream& stream,
+                    DataType dtype, int64_t n, uint64_t x, uint64_t y, SourceLocation where) {
+  LaunchReport report;
+  small.with_kernel(ranks, dtype, n, x, y, where, [&](auto& kernel, const auto&... arguments) {
+    report = launch(kernel, until, stream, arguments...);
+  });
+  return report;
+}
+
 }  // namespace
 
 RowsOfRank RowsOfRank::of(int64_t m, int ranks, int rank) {
@@ -191,10 +201,8 @@ LaunchReport GatheredProduct::run_apart(Until until, const DeviceTensor& x, cons
   const MatmulOptions steps{.bias = options.bias, .activation = options.activation, .stream = options.stream};
   LaunchReport gathered;
   if (small_gather_.takes(x.dtype(), n)) {
-    small_gather_.with_kernel(ranks_, x.dtype(), n, x.address(), all.address(), where,
-                              [&](auto& kernel, const auto&... arguments) {
-                                gathered = launch(kernel, until, options.stream, arguments...);
-                              });
+    gathered =
+        launch(small_gather_, ranks_, until, options.stream, x.dtype(), n, x.address(), all.address(), where);
   } else {
     const int unit = unit_of_rows(n);
     gathered =
@@ -339,10 +347,8 @@ LaunchReport ScatteredProduct::run_apart(Until until, const DeviceTensor& a, con
   SmallCollectiveCall& small = to_all ? small_add_ : small_scatter_;
   LaunchReport added;
   if (a.shape()[0] % (to_all ? 1 : ranks_.size()) == 0 && small.takes(y.dtype(), of_each)) {
-    small.with_kernel(ranks_, y.dtype(), of_each, partials_.mine().address(), y.address(), where,
-                      [&](auto& kernel, const auto&... arguments) {
-                        added = launch(kernel, until, options.stream, arguments...);
-                      });
+    added = launch(small, ranks_, until, options.stream, y.dtype(), of_each, partials_.mine().address(),
+                   y.address(), where);
     return partial.multiplied.clean() ? added : partial.multiplied;
   }
   // Without rows a rank adds nothing up, and meets the others.

@@ -51,14 +51,17 @@ class FlaggedWords {
     std::vector<RegisterTensor> words;
     words.reserve(static_cast<size_t>(ranks_));
     for (int from = 0; from < ranks_; ++from) words.emplace_back(zeros(uint64, {block_}));
+    const auto call_of = [](const RegisterTensor& flagged) { return (flagged >> 32).to(int32); };
     for (Loop loop : forever()) {
       RegisterTensor oldest = full(int32, {block_}, INT32_MAX);
       for (int from = 0; from < ranks_; ++from) {
         RegisterTensor& here = words[static_cast<size_t>(from)];
-        // An atomic update that changes nothing reads what is in memory now.
-        here =
-            atomic::bit_or(mine[from][block_idx.x], zeros(uint64, {block_}), {0}, {.scope = Scope::kSystem});
-        oldest = min(oldest, (here >> 32).to(int32));
+        // An atomic update that changes nothing reads what is in memory now. Words that have come are not looked at again.
+        RegisterTensor is_missing = call_of(here) < call_;
+        RegisterTensor now = atomic::bit_or(mine[from][block_idx.x], zeros(uint64, {block_}), {0},
+                                            {.scope = Scope::kSystem, .mask = is_missing});
+        here = select(is_missing, now, here);
+        oldest = min(oldest, call_of(here));
       }
       loop.break_if(min(oldest) >= call_);
     }
