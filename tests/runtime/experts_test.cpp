@@ -7,6 +7,7 @@
 #include <random>
 
 #include "../skip.h"
+#include "ended_waits.h"
 #include "gpu_counts.h"
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/grouped/grouped_matmul.h"
@@ -111,6 +112,28 @@ TEST(Experts, AreCleanUnderManySeeds) {
   for (uint64_t seed = 0; seed < 20; ++seed)
     check_scaled(node(seed % 2 == 0 ? 2 : 4, seed), {.tokens = 5, .width = 40, .experts = 8, .chosen = 3},
                  seed);
+}
+
+TEST(Experts, CountsOfARankThatDidNotComeMakeNoMoreRowsThanThereIsRoomFor) {
+  const ExpertSizes sizes{.tokens = 13, .width = 40, .experts = 6, .chosen = 2};
+  for (const uint8_t byte : {0x77, 0xC3, 0xFF})
+    call_with_ended_waits({.target = "sm_90a", .seed = 4}, byte, [&](Communicator& ranks) {
+      const Device& device = ranks.device();
+      const Choices choices(sizes, sizes.tokens, 7);
+      const auto exchange = std::make_shared<ExpertExchange>(ranks, sizes);
+      return [=, x = DeviceTensor::from_host(device, choices.x),
+              chosen = DeviceTensor::from_host(device, choices.chosen)] {
+        exchange->dispatch(x, chosen).expect_clean();
+        const HostTensor first_row = exchange->first_row().to_host();
+        const auto room = static_cast<double>(exchange->rows().shape()[0]);
+        double before = 0;
+        for (int64_t i = 0; i < first_row.elements(); ++i) {
+          EXPECT_GE(first_row.get(i), before) << "expert " << i;
+          EXPECT_LE(first_row.get(i), room) << "expert " << i;
+          before = first_row.get(i);
+        }
+      };
+    });
 }
 
 /// The whole layer, y = the sum over j of weight[j] * w[expert j] x, with the grouped product.

@@ -18,6 +18,7 @@
 
 #include "../full.h"
 #include "../skip.h"
+#include "ended_waits.h"
 #include "gpu_counts.h"
 #include "imbrex/core/error.h"
 #include "imbrex/parallel.h"
@@ -455,6 +456,17 @@ TEST(RankTrials, AnotherSizeOfOneRankIsAnErrorOnAllInEveryCall) {
 TEST(RankTrials, AFaultOfOneRankIsAnErrorOnTheOthersInEveryCall) {
   for (const Call call : kEveryCall)
     for (const Fault fault : kEveryFault) check_fault(Ranks::virtual_node(3, options(3)), call, fault, 200);
+}
+
+TEST(RankTrials, KernelsWhoseWaitsWereEndedEndInEveryCall) {
+  for (const Call call : kEveryCall)
+    for (const uint8_t byte : {0x77, 0xC3, 0xFF}) {
+      SCOPED_TRACE(name(call));
+      call_with_ended_waits(options(5), byte, [&](Communicator& ranks) {
+        const Trial trial{.call = call, .ranks = 2, .m = 20, .n = 24, .k = 16, .seed = 5};
+        return [ready = prepare(trial, ranks)] { ready.runs[0]().expect_clean(); };
+      });
+    }
 }
 
 /// On GPUs, each by itself: one that does not end keeps the others of a process from theirs.

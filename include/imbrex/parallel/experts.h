@@ -56,7 +56,7 @@ struct PlaceChoices {
   static constexpr const char* target = "sm_80";
   int block = 1024;
 
-  void operator()(Int32 choices, int experts, int ranks, Int32 rank, Ptr<int32> expert_ptr,
+  void operator()(Int32 choices, int experts, int ranks, int64_t room, Int32 rank, Ptr<int32> expert_ptr,
                   Ptr<int32> count_ptr, Ptr<int32> place_ptr, Ptr<int32> first_row_ptr) const {
     grid(experts);
     warps(4);
@@ -69,8 +69,10 @@ struct PlaceChoices {
     Int32 expert = block_idx.x;
     Int32 owner = expert / per_rank, mine = expert % per_rank;
 
-    // Of the experts of the same rank. What the tile has beyond them is of the next rank, and not added.
-    RegisterTensor counts = load_global(g_counts, {0, owner * per_rank}, {rows, columns});
+    // Of the experts of the same rank. What the tile has beyond them is of the next rank, and not added. Of a rank that has not
+    // come counts are whatever was there, when waits for it have been ended: what is made of them stays within the room.
+    const auto most = static_cast<int32_t>(room / ranks);
+    RegisterTensor counts = min(max(load_global(g_counts, {0, owner * per_rank}, {rows, columns}), 0), most);
     RegisterTensor from = register_tensor(int32, {rows, columns}, [&](auto r, auto) { return r; });
     RegisterTensor of = register_tensor(int32, {rows, columns}, [&](auto, auto c) { return c; });
     Int32 first = sum(select(of < mine, counts, 0));
@@ -78,7 +80,7 @@ struct PlaceChoices {
     Int32 place = first + sum(select((of == mine) & (from < rank), counts, 0));
     if (auto is_here = when(owner == rank)) {
       if (auto is_first = when(mine == 0)) store_global(g_first_row, zeros(int32, {1}), {0});
-      store_global(g_first_row, full(int32, {1}, first + all), {mine + 1});
+      store_global(g_first_row, full(int32, {1}, min(first + all, static_cast<int32_t>(room))), {mine + 1});
     }
     for (Int32 offset : range(0, choices, block)) {
       RegisterTensor is_chosen = load_global(g_experts, {offset}, {block}, {.other = -1}) == expert;
@@ -293,8 +295,8 @@ inline LaunchReport ExpertExchange::dispatch(const DeviceTensor& x, const Device
   all.virtual_report.completed = true;
   add(all, count_.on(stream, where)(choices, sizes_.experts, size, stride, rank, chosen,
                                     counts_.all().address(), count_signals_.all().address(), count_calls_));
-  add(all, place_.on(stream, where)(choices, sizes_.experts, size, rank, chosen, counts_.mine(), places_,
-                                    first_row_));
+  add(all, place_.on(stream, where)(choices, sizes_.experts, size, room_, rank, chosen, counts_.mine(),
+                                    places_, first_row_));
   add(all, send_.on(stream, where)(tokens, sizes_.chosen, static_cast<int>(sizes_.width), sizes_.experts,
                                    ctas(), ctas_, room_, size, stride, rank, sizes_.dtype, x, chosen, places_,
                                    rows_.all().address(), send_signals_.all().address(), send_calls_));

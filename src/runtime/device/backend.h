@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -73,6 +74,14 @@ class DeviceGraph {
   virtual LaunchReport launch(CUstream_st* stream) = 0;
 };
 
+/// Bounds waits for a device whose kernels may wait for something for ever: for kernels on other GPUs.
+class WaitBound {
+ public:
+  virtual ~WaitBound() = default;
+  /// Returns when `has_ended` does true. Any thread may call it. DeviceError where it had to end what is waited for.
+  virtual void wait_until(const std::function<bool()>& has_ended) = 0;
+};
+
 class DeviceBackend {
  public:
   virtual ~DeviceBackend() = default;
@@ -124,6 +133,8 @@ class DeviceBackend {
   virtual bool has_ended(CUstream_st*) { return true; }
   /// Symmetric memory of a group of ranks, whichever GPUs it lies on: kernels of this device may use it.
   virtual void add_symmetric(uint64_t, uint64_t) {}
+  /// From here on calls that wait for the device wait by `bound` first, as long as it lives. The virtual GPU never waits.
+  virtual void add_wait_bound(const std::shared_ptr<WaitBound>&) {}
   /// CUDA's number of the device; -1 on the virtual GPU.
   virtual int ordinal() const { return -1; }
   /// What is put on the stream from here on is recorded; LaunchError where it cannot be.

@@ -12,67 +12,19 @@
 #include "runtime/device/backend.h"
 #include "runtime/device/cuda_event.h"
 #include "runtime/device/cuda_graph.h"
+#include "runtime/device/cuda_module.h"
 #include "runtime/device/device_facts.h"
+#include "runtime/device/launch_pace.h"
 #include "runtime/device/module_loader.h"
 #include "runtime/device/symmetric_ranges.h"
+#include "runtime/device/wait_bounds.h"
 #include "runtime/driver/context_scope.h"
 #include "runtime/driver/cuda_driver.h"
 
 namespace imbrex::runtime {
 namespace {
 
-/// A module of a context, unloaded with it; null until it is loaded.
-struct OwnedModule {
-  const CudaDriver& driver;
-  CUcontext context;
-  CUmodule handle = nullptr;
-
-  OwnedModule(const CudaDriver& cuda, CUcontext where) : driver(cuda), context(where) {}
-  OwnedModule(const OwnedModule&) = delete;
-  OwnedModule& operator=(const OwnedModule&) = delete;
-  ~OwnedModule() {
-    if (handle == nullptr) return;
-    try {
-      const ContextScope scope(driver, context);
-      driver.cuModuleUnload(handle);
-    } catch (const Error&) {
-      // The context is gone, and the module with it.
-    }
-  }
-};
-
-class CudaKernel : public LoadedKernel {
- public:
-  CudaKernel(const CudaDriver& cuda, CUcontext where, const codegen::CompiledKernel& compiled)
-      : module(cuda, where), kernel(compiled), params(compiled.params.size()) {}
-
-  OwnedModule module;
-  codegen::CompiledKernel kernel;
-  CUfunction function = nullptr;
-  CUlaunchAttribute attributes[2];
-  CUlaunchConfig config = {};
-  const std::byte* buffer = nullptr;  // of the last launch's parameters
-  std::vector<void*> params;          // in it, one by one
-};
-
-class CudaModule : public LoadedModule {
- public:
-  CudaModule(const CudaDriver& cuda, CUcontext where, const std::string& target)
-      : module(cuda, where), reader({.target = target, .memory_bytes = 1 << 20}) {}
-
-  OwnedModule module;
-  vgpu::VirtualGpu reader;  // of the text: what the driver does not tell of parameters
-
-  /// A kernel of the module, looked up at its first launch.
-  struct Known {
-    CUfunction function = nullptr;
-    int64_t dynamic_shared_bytes = 48 * 1024;  // that it is allowed
-  };
-  std::mutex mutex;
-  std::map<std::string, Known, std::less<>> known;
-};
-
-class CudaDevice : public DeviceBackend {
+class CudaDevice : public DeviceBackend, public OwnedModule::Owner {
  public:
   CudaDevice(const CudaDriver& driver, CUdevice device, CUcontext context)
       : driver_(&driver), device_(device), context_(context), loader_(driver) {
@@ -92,6 +44,7 @@ class CudaDevice : public DeviceBackend {
   std::string target() const override { return target_; }
   int multiprocessors() const override { return attribute(kDeviceAttributeMultiprocessorCount); }
   void synchronize() override {
+    before_wait(stream_);
     const ContextScope scope = current();
     driver_->check(driver_->cuCtxSynchronize(), "kernel execution");
   }
@@ -103,15 +56,11 @@ class CudaDevice : public DeviceBackend {
     return address;
   }
   void free(uint64_t address, SourceLocation) noexcept override {
-    try {
-      const ContextScope scope = current();
-      driver_->cuMemFree(address);
-    } catch (const Error&) {
-      // The context is gone, and its memory with it.
-    }
+    when_idle([&] { driver_->cuMemFree(address); });
   }
   int ordinal() const override { return device_; }
   void add_symmetric(uint64_t address, uint64_t bytes) override { symmetric_.add(address, bytes); }
+  void add_wait_bound(const std::shared_ptr<WaitBound>& bound) override { bounds_.add(bound); }
   bool has_ended(CUstream_st* stream) override {
     const ContextScope scope = current();
     const CUresult result = driver_->cuStreamQuery(stream);
@@ -214,6 +163,7 @@ class CudaDevice : public DeviceBackend {
         "one"});
   }
   void synchronize(CUstream stream) override {
+    before_wait(stream);
     const ContextScope scope = current();
     driver_->check(driver_->cuStreamSynchronize(stream), "kernel execution");
   }
@@ -266,8 +216,9 @@ class CudaDevice : public DeviceBackend {
   }
 
   std::shared_ptr<LoadedKernel> load(const codegen::CompiledKernel& kernel) override {
+    before_wait(stream_);
     const ContextScope scope = current();
-    auto loaded = std::make_shared<CudaKernel>(*driver_, context_, kernel);
+    auto loaded = std::make_shared<CudaKernel>(*this, kernel);
     if (!loader_.load_at_hand(kernel, sha256(kernel.ptx), target_, loaded->module.handle))
       loader_.assemble(kernel, target_, loaded->module.handle);
     return ready(std::move(loaded));
@@ -275,8 +226,9 @@ class CudaDevice : public DeviceBackend {
 
   std::shared_ptr<LoadedKernel> load_at_hand(const codegen::CompiledKernel& kernel,
                                              const std::string& ptx_digest) override {
+    before_wait(stream_);
     const ContextScope scope = current();
-    auto loaded = std::make_shared<CudaKernel>(*driver_, context_, kernel);
+    auto loaded = std::make_shared<CudaKernel>(*this, kernel);
     const bool is_loaded = loader_.load_at_hand(kernel, ptx_digest, target_, loaded->module.handle);
     return is_loaded ? ready(std::move(loaded)) : nullptr;
   }
@@ -295,6 +247,7 @@ class CudaDevice : public DeviceBackend {
       for (size_t i = 0; i < kernel.params.size(); ++i)
         kernel.params[i] = const_cast<std::byte*>(kernel.buffer) + kernel.kernel.params[i].offset;
     }
+    keep_pace(plan.stream);
     if (plan.timed) driver_->check(driver_->cuEventRecord(events_[0], plan.stream), "event");
     const CUresult result =
         driver_->cuLaunchKernelEx(&kernel.config, kernel.function, kernel.params.data(), nullptr);
@@ -309,6 +262,7 @@ class CudaDevice : public DeviceBackend {
     LaunchReport report;
     if (plan.timed) {
       driver_->check(driver_->cuEventRecord(events_[1], plan.stream), "event");
+      before_wait(plan.stream);
       driver_->check(driver_->cuEventSynchronize(events_[1]), "execution of " + kernel.kernel.name);
       float milliseconds = 0;
       driver_->check(driver_->cuEventElapsedTime(&milliseconds, events_[0], events_[1]), "elapsed time");
@@ -318,8 +272,9 @@ class CudaDevice : public DeviceBackend {
   }
 
   std::shared_ptr<LoadedModule> load_ptx(const std::string& ptx, const std::string& name) override {
-    auto loaded = std::make_shared<CudaModule>(*driver_, context_, target());
+    auto loaded = std::make_shared<CudaModule>(*this, target());
     loaded->facts = loaded->reader.load_module(ptx, name);
+    before_wait(stream_);
     const ContextScope scope = current();
     driver_->check(driver_->cuModuleLoadDataEx(&loaded->module.handle, ptx.c_str(), 0, nullptr, nullptr),
                    "loading " + name);
@@ -511,7 +466,39 @@ class CudaDevice : public DeviceBackend {
   }
   ContextScope current() const { return ContextScope(*driver_, context_); }
 
+  // The driver waits for all kernels that run where it frees memory, loads and unloads modules, and where the queue of
+  // launches is full; in the meantime no thread gets anything done in this context, not even what would end the kernels. So
+  // where they may wait for other GPUs, they are waited for before, with a bound.
+  void before_wait(CUstream stream) {
+    if (bounds_.may_be_bounded() && !is_capturing(stream))
+      bounds_.wait_until([this, stream] { return has_ended(stream); });
+  }
+  void keep_pace(CUstream stream) {
+    if (bounds_.may_be_bounded() && pace_.is_due() && !is_capturing(stream))
+      pace_.keep(*driver_, context_, stream, bounds_);
+  }
+  /// Calls `release`, unless kernels do not end.
+  template <class Release>
+  void when_idle(const Release& release) noexcept {
+    try {
+      try {
+        before_wait(stream_);
+      } catch (const Error&) {
+        if (!has_ended(stream_)) return;
+      }
+      const ContextScope scope = current();
+      release();
+    } catch (const Error&) {
+      // The context is gone, and what it had with it.
+    }
+  }
+  void unload(CUmodule module) noexcept override {
+    when_idle([&] { driver_->cuModuleUnload(module); });
+  }
+
   SymmetricRanges symmetric_;
+  WaitBounds bounds_;
+  LaunchPace pace_;
   const CudaDriver* driver_ = nullptr;
   CUdevice device_ = 0;
   CUcontext context_ = nullptr;

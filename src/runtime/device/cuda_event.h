@@ -34,6 +34,13 @@ class CudaEvent : public DeviceEvent {
     const ContextScope scope(driver_, context_);
     driver_.check(driver_.cuEventSynchronize(event_), "waiting for an event");
   }
+  /// Whether what was before it has ended; without waiting.
+  bool has_passed() const {
+    const ContextScope scope(driver_, context_);
+    const CUresult result = driver_.cuEventQuery(event_);
+    if (result != kErrorNotReady) driver_.check(result, "kernel execution");
+    return result == 0;
+  }
   double milliseconds_since(DeviceEvent& earlier) override {
     synchronize();
     const ContextScope scope(driver_, context_);

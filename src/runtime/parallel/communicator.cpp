@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <thread>
 
@@ -160,26 +159,7 @@ namespace {
 
 /// Waits for a stream of a CUDA GPU as Communicator::synchronize() says.
 void wait_for(RankLink& link, runtime::CUstream_st* stream, SourceLocation where) {
-  using Clock = std::chrono::steady_clock;
-  runtime::DeviceBackend& backend = link.device.backend();
-  const auto begin = Clock::now();
-  while (!backend.has_ended(stream)) {
-    const auto waited = Clock::now() - begin;
-    if (waited > std::chrono::duration<double>(link.patience)) {
-      std::vector<std::string> facts = link.signals_as_text();
-      const std::string what =
-          fmt::format("rank {}: a kernel has not ended within {:g} s, and its waits were ended", link.rank,
-                      link.patience);
-      link.end_waits(what);
-      backend.synchronize(stream);
-      throw DeviceError(
-          Diagnostic{where, what, std::move(facts),
-                     "a signal of another rank has not come: has it launched the same kernels, with the same "
-                     "sizes?"});
-    }
-    // Kernels that take microseconds are waited for at once, others without taking the core.
-    if (waited > std::chrono::milliseconds(2)) std::this_thread::sleep_for(std::chrono::microseconds(100));
-  }
+  link.wait_until([&] { return link.device.backend().has_ended(stream); }, where);
   const std::string why = link.why_waits_ended();
   if (why.empty()) return;
   throw DeviceError(Diagnostic{

@@ -248,6 +248,7 @@ void Host::answer(int rank, PacketReader request, const Files& files, PacketWrit
     }
     return;
   }
+  if (number == CallNumber::kOthers) return answer(meeting_->others(rank));
   if (peer.machine == nullptr) throw std::runtime_error("a call of a virtual GPU, of which there is none");
   if (number == CallNumber::kRead) {
     std::vector<std::byte> bytes(static_cast<size_t>(request.next<int64_t>()));
@@ -321,9 +322,6 @@ class HostRank : public RankLink {
   HostRank(std::shared_ptr<Host> host, const Job& job, Device my_device, double seconds)
       : RankLink(0, job.size, std::move(my_device), seconds), host_(std::move(host)) {}
   ~HostRank() override { end(""); }
-  std::vector<Brought> meet(const std::string& call, Brought brought, SourceLocation where) override {
-    return host_->meeting().meet(0, call, std::move(brought), where);
-  }
   void end(const std::string& why) override {
     if (std::exchange(has_ended_, true)) return;
     host_->end(0, why);
@@ -331,6 +329,11 @@ class HostRank : public RankLink {
   }
 
  private:
+  std::vector<Brought> meet_others(const std::string& call, Brought brought, SourceLocation where) override {
+    return host_->meeting().meet(0, call, std::move(brought), where);
+  }
+  std::vector<std::string> others() override { return host_->meeting().others(0); }
+
   std::shared_ptr<Host> host_;
   bool has_ended_ = false;
 };
@@ -347,6 +350,7 @@ std::shared_ptr<RankLink> host_ranks(const parallel::Ranks& ranks, const Job& jo
     host->gather(*listener, job, hello_of(ranks, job, device ? &*device : nullptr), ranks.patience());
   if (!device) device = Device(make_virtual_device(host->machine_of(0), host->turn()));
   auto link = std::make_shared<HostRank>(host, job, *device, ranks.patience());
+  device->backend().add_wait_bound(link);
   host->serve_all(*link);
   if (ranks.is_virtual())
     link->memory = symmetric_memory_of(host->memory(), host->memory()->rank_stride_bytes());

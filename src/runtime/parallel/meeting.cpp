@@ -158,6 +158,14 @@ vgpu::Report Meeting::launch(int rank, const vgpu::Function& function, const vgp
   return std::move(*seat.report);
 }
 
+std::vector<std::string> Meeting::others(int rank) {
+  const std::lock_guard lock(mutex_);
+  std::vector<std::string> texts;
+  for (int other = 0; other < static_cast<int>(seats_.size()); ++other)
+    if (other != rank) texts.push_back(text_of(other));
+  return texts;
+}
+
 void Meeting::end(int rank, const std::string& why) {
   const std::lock_guard lock(mutex_);
   Seat& seat = seats_[static_cast<size_t>(rank)];

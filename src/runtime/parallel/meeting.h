@@ -45,6 +45,8 @@ class Meeting {
   void end(int rank, const std::string& why);
   /// The rank is gone, whatever it was about to do: an error on all who call something from here on, or wait.
   void lose(int rank, const std::string& why);
+  /// Where the ranks stand but for this one: "rank 1 has ended".
+  std::vector<std::string> others(int rank);
   /// Whether ranks cannot go on together, and have been told so or will be.
   bool is_broken() {
     const std::lock_guard lock(mutex_);

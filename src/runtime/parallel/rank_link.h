@@ -13,6 +13,7 @@
 
 #include "imbrex/parallel/communicator.h"
 #include "imbrex/runtime/device.h"
+#include "runtime/device/backend.h"
 #include "runtime/parallel/job.h"
 #include "runtime/parallel/meeting.h"
 
@@ -31,16 +32,17 @@ class SymmetricMemory {
   virtual int64_t rank_stride_bytes() const = 0;
 };
 
-class RankLink {
+class RankLink : public WaitBound {
  public:
   RankLink(int my_rank, int ranks, Device my_device, double seconds)
       : rank(my_rank), size(ranks), device(std::move(my_device)), patience(seconds) {}
-  virtual ~RankLink() = default;
+  ~RankLink() override = default;
   RankLink(const RankLink&) = delete;
   RankLink& operator=(const RankLink&) = delete;
 
-  /// As Meeting::meet().
-  virtual std::vector<Brought> meet(const std::string& call, Brought brought, SourceLocation where) = 0;
+  /// As Meeting::meet(). Where it throws, the ranks will not meet again: what this rank's kernels wait for is ended, for the
+  /// memory that they use is about to be freed.
+  std::vector<Brought> meet(const std::string& call, Brought brought, SourceLocation where);
   /// This rank has ended; `why` is the error, "" where there was none. Others get to know.
   virtual void end(const std::string& why) = 0;
 
@@ -59,10 +61,23 @@ class RankLink {
   std::vector<std::string> signals_as_text() const;
   /// Ends every signal::wait() of this rank, by setting its signals to a large value, because of what `why` says. What
   /// kernels compute is worth nothing from then on. Any thread may call it; nothing on a virtual node, which finds itself
-  /// who waits in vain.
-  void end_waits(const std::string& why);
+  /// who waits in vain. `by`: whose GPU does it, null: the rank's own, whose driver may be waiting for its kernels.
+  void end_waits(const std::string& why, const Device* by = nullptr);
   /// Why waits were ended; "" where they were not.
   std::string why_waits_ended() const;
+  /// What ends waits: all of this rank's signals are set to a large value, on virtual GPUs too.
+  void set_signals_for_end(const Device* by = nullptr) const;
+
+  /// Waits for what a CUDA GPU does. DeviceError where it has not ended within `patience`: then waits were ended; and where
+  /// it has not ended as long after that, it is not waited for any more.
+  void wait_until(const std::function<bool()>& has_ended, SourceLocation where);
+  void wait_until(const std::function<bool()>& has_ended) override { wait_until(has_ended, {}); }
+
+ protected:
+  virtual std::vector<Brought> meet_others(const std::string& call, Brought brought,
+                                           SourceLocation where) = 0;
+  /// Where each of the others stands: "rank 1 has ended".
+  virtual std::vector<std::string> others() = 0;
 
  private:
   mutable std::mutex signals_mutex_;

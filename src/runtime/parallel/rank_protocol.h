@@ -117,7 +117,7 @@ void members(Archive& archive, Welcome& w) {
 
 // ---- calls
 
-enum class CallNumber : uint8_t { kMeet, kEnd, kRead, kFirstOfMachine };
+enum class CallNumber : uint8_t { kMeet, kEnd, kOthers, kRead, kFirstOfMachine };
 
 /// Calls that are numbered as they stand here.
 template <auto... kCalls>

@@ -192,7 +192,15 @@ class RemoteRank : public RankLink {
     connection_->close();
   }
 
-  std::vector<Brought> meet(const std::string& call, Brought brought, SourceLocation where) override {
+  void end(const std::string& why) override {
+    if (has_ended_.exchange(true)) return;
+    PacketWriter request;
+    request(CallNumber::kEnd, why);
+    opened(connection_->ask(request.bytes(), {}, nullptr, patience + kGrace));
+  }
+
+ private:
+  std::vector<Brought> meet_others(const std::string& call, Brought brought, SourceLocation where) override {
     PacketWriter request;
     request(CallNumber::kMeet, call, brought.text, brought.file != nullptr, where);
     Files files;
@@ -207,14 +215,11 @@ class RemoteRank : public RankLink {
     }
     return all;
   }
-  void end(const std::string& why) override {
-    if (has_ended_.exchange(true)) return;
+  std::vector<std::string> others() override {
     PacketWriter request;
-    request(CallNumber::kEnd, why);
-    opened(connection_->ask(request.bytes(), {}, nullptr, patience + kGrace));
+    request(CallNumber::kOthers);
+    return opened(connection_->ask(request.bytes(), {}, nullptr, kGrace)).next<std::vector<std::string>>();
   }
-
- private:
   void listen() {
     std::string why;
     try {
@@ -298,6 +303,7 @@ std::shared_ptr<RankLink> join_host(const parallel::Ranks& ranks, const Job& job
     device = Device(make_virtual_device(std::make_shared<RemoteMachine>(connection, ranks.options()),
                                         std::make_shared<std::mutex>()));
   auto link = std::make_shared<RemoteRank>(job, *device, patience, connection, std::move(channels[1]));
+  device->backend().add_wait_bound(link);
   if (ranks.is_virtual())
     link->memory = symmetric_memory_of(nullptr, welcome.rank_stride_bytes);
   else

@@ -32,22 +32,34 @@ class ThreadLink : public RankLink {
     const std::lock_guard lock(threads_->mutex);
     threads_->links[static_cast<size_t>(rank)] = nullptr;
   }
-  std::vector<Brought> meet(const std::string& call, Brought brought, SourceLocation where) override {
-    return threads_->meeting.meet(rank, call, std::move(brought), where);
-  }
   void end(const std::string& why) override {
     threads_->meeting.end(rank, why);
     if (why.empty()) return;
     // The others' kernels may wait for this rank's.
     const std::lock_guard lock(threads_->mutex);
-    for (ThreadLink* other : threads_->links) try {
-        if (other != nullptr) other->end_waits(fmt::format("rank {} has failed: {}", rank, why));
+    const std::string told = fmt::format("rank {} has failed: {}", rank, why);
+    for (ThreadLink* other : threads_->links) {
+      if (other == nullptr) continue;
+      try {
+        other->end_waits(told, &device);
+        continue;
+      } catch (const Error&) {
+        // This rank's GPU may be what has failed.
+      }
+      try {
+        other->end_waits(told);
       } catch (const Error&) {
         // That GPU has failed, and waits for nothing.
       }
+    }
   }
 
  private:
+  std::vector<Brought> meet_others(const std::string& call, Brought brought, SourceLocation where) override {
+    return threads_->meeting.meet(rank, call, std::move(brought), where);
+  }
+  std::vector<std::string> others() override { return threads_->meeting.others(rank); }
+
   std::shared_ptr<Threads> threads_;
 };
 
@@ -73,6 +85,7 @@ std::vector<std::shared_ptr<RankLink>> link_threads(const parallel::Ranks& ranks
       links.push_back(std::make_shared<ThreadLink>(threads, rank, count, device, ranks.patience()));
       links.back()->memory = memory == nullptr ? memory_without_peers(device)
                                                : symmetric_memory_of(memory, memory->rank_stride_bytes());
+      device.backend().add_wait_bound(links.back());
     }
     return links;
   }
