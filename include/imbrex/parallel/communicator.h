@@ -96,7 +96,9 @@ class Communicator {
   /// Waits for the rank's device, for what is on its own stream at most for the time of Ranks::patience (for what a program
   /// has put on other streams, without a bound: wait for those after this). Where a kernel has not ended by then, a
   /// signal that it waits for has not come: all signals of this rank are then set to a large value, which ends every
-  /// signal::wait(), and DeviceError tells what the rank's signals were. After that the communicator is of no use.
+  /// signal::wait(), and DeviceError tells where the other ranks stand and what this rank's signals were. After that the
+  /// communicator is of no use. Whatever else of Imbrex waits for the device's own stream, as DeviceTensor::to_host() does, is
+  /// bounded in the same way.
   /// (On the virtual GPU kernels that wait in vain are found at once, and reported by their launch.)
   void synchronize(SourceLocation where = SourceLocation::current());
   /// The same for one stream of the rank's device, which is all that is waited for: kernels that wait for other ranks may be
@@ -139,7 +141,7 @@ class Ranks {
   /// How many CUDA devices there are; 0 without a driver.
   static int cuda_devices();
 
-  /// How long a rank waits for another on the host, and for its kernels in Communicator::synchronize(); 60 s.
+  /// How long a rank waits for another on the host, and for its kernels (Communicator::synchronize()); 60 s.
   Ranks& patience(double seconds) {
     patience_ = seconds;
     return *this;

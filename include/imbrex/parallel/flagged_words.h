@@ -48,22 +48,25 @@ class FlaggedWords {
   /// What this CTA of each rank has sent in this call, uint32 [block], when all of it is here.
   std::vector<RegisterTensor> receive() const {
     const auto mine = boxes_[rank_][call_ & 1];
+    // An atomic update that changes nothing reads what is in memory now.
+    const auto look = [&](int from) {
+      return atomic::bit_or(mine[from][block_idx.x], zeros(uint64, {block_}), {0}, {.scope = Scope::kSystem});
+    };
     std::vector<RegisterTensor> words;
     words.reserve(static_cast<size_t>(ranks_));
-    for (int from = 0; from < ranks_; ++from) words.emplace_back(zeros(uint64, {block_}));
-    const auto call_of = [](const RegisterTensor& flagged) { return (flagged >> 32).to(int32); };
+    for (int from = 0; from < ranks_; ++from) words.emplace_back(look(from));
     for (Loop loop : forever()) {
-      RegisterTensor oldest = full(int32, {block_}, INT32_MAX);
-      for (int from = 0; from < ranks_; ++from) {
-        RegisterTensor& here = words[static_cast<size_t>(from)];
-        // An atomic update that changes nothing reads what is in memory now. Words that have come are not looked at again.
-        RegisterTensor is_missing = call_of(here) < call_;
-        RegisterTensor now = atomic::bit_or(mine[from][block_idx.x], zeros(uint64, {block_}), {0},
-                                            {.scope = Scope::kSystem, .mask = is_missing});
-        here = select(is_missing, now, here);
-        oldest = min(oldest, call_of(here));
+      std::vector<Bool> is_missing;
+      Bool misses_any = false;
+      for (const RegisterTensor& here : words) {
+        is_missing.emplace_back(min((here >> 32).to(int32)) < call_);
+        misses_any = misses_any | is_missing.back();
       }
-      loop.break_if(min(oldest) >= call_);
+      loop.break_if(!misses_any);
+      // Again only where not all has come, and at all of those together.
+      for (int from = 0; from < ranks_; ++from)
+        if (auto missing = when(is_missing[static_cast<size_t>(from)]))
+          words[static_cast<size_t>(from)] = look(from);
     }
     std::vector<RegisterTensor> received;
     received.reserve(words.size());
