@@ -122,6 +122,7 @@ imbrex_status imbrex_copy_to_device(imbrex_device* device, uint64_t to, const vo
     runtime::DeviceBackend& backend = device->device.backend();
     runtime::CUstream_st* const on = handle(device->device, stream);
     runtime::refuse_capture("imbrex_copy_to_device", backend, on);
+    backend.before_wait(on);
     backend.start_copy_to_device(to, from, bytes, on);
     backend.synchronize(on);
   });
@@ -135,6 +136,7 @@ imbrex_status imbrex_copy_from_device(imbrex_device* device, void* to, uint64_t 
     runtime::DeviceBackend& backend = device->device.backend();
     runtime::CUstream_st* const on = handle(device->device, stream);
     runtime::refuse_capture("imbrex_copy_from_device", backend, on);
+    backend.before_wait(on);
     backend.start_copy_from_device(to, from, bytes, on);
     backend.synchronize(on);
   });

@@ -135,6 +135,8 @@ class DeviceBackend {
   virtual void add_symmetric(uint64_t, uint64_t) {}
   /// From here on calls that wait for the device wait by `bound` first, as long as it lives. The virtual GPU never waits.
   virtual void add_wait_bound(const std::shared_ptr<WaitBound>&) {}
+  /// For who is about to call something that may wait for the stream: waits for it where there is a bound.
+  virtual void before_wait(CUstream_st*) {}
   /// CUDA's number of the device; -1 on the virtual GPU.
   virtual int ordinal() const { return -1; }
   /// What is put on the stream from here on is recorded; LaunchError where it cannot be.

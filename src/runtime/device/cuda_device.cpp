@@ -61,6 +61,13 @@ class CudaDevice : public DeviceBackend, public OwnedModule::Owner {
   int ordinal() const override { return device_; }
   void add_symmetric(uint64_t address, uint64_t bytes) override { symmetric_.add(address, bytes); }
   void add_wait_bound(const std::shared_ptr<WaitBound>& bound) override { bounds_.add(bound); }
+  // The driver waits for all kernels that run where it frees memory, loads and unloads modules, and where the queue of
+  // launches is full; in the meantime no thread gets anything done in this context, not even what would end the kernels. So
+  // where they may wait for other GPUs, they are waited for before, with a bound.
+  void before_wait(CUstream stream) override {
+    if (bounds_.may_be_bounded() && !is_capturing(stream))
+      bounds_.wait_until([this, stream] { return has_ended(stream); });
+  }
   bool has_ended(CUstream_st* stream) override {
     const ContextScope scope = current();
     const CUresult result = driver_->cuStreamQuery(stream);
@@ -466,13 +473,6 @@ class CudaDevice : public DeviceBackend, public OwnedModule::Owner {
   }
   ContextScope current() const { return ContextScope(*driver_, context_); }
 
-  // The driver waits for all kernels that run where it frees memory, loads and unloads modules, and where the queue of
-  // launches is full; in the meantime no thread gets anything done in this context, not even what would end the kernels. So
-  // where they may wait for other GPUs, they are waited for before, with a bound.
-  void before_wait(CUstream stream) {
-    if (bounds_.may_be_bounded() && !is_capturing(stream))
-      bounds_.wait_until([this, stream] { return has_ended(stream); });
-  }
   void keep_pace(CUstream stream) {
     if (bounds_.may_be_bounded() && pace_.is_due() && !is_capturing(stream))
       pace_.keep(*driver_, context_, stream, bounds_);

@@ -25,10 +25,12 @@ uint64_t runtime::DeviceBackend::allocate_in_capture(int64_t, CUstream_st*) {
 }
 void runtime::DeviceBackend::copy_to_device(uint64_t to, const void* from, int64_t bytes,
                                             SourceLocation where) {
+  before_wait(stream());
   start_copy_to_device(to, from, bytes, {stream(), where});
   synchronize(stream());
 }
 void runtime::DeviceBackend::copy_from_device(void* to, uint64_t from, int64_t bytes, SourceLocation where) {
+  before_wait(stream());
   start_copy_from_device(to, from, bytes, {stream(), where});
   synchronize(stream());
 }

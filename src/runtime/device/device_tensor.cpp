@@ -249,9 +249,12 @@ void require_alike(const Tensor& from, const DeviceTensor& to) {
                  "element type and shape must agree"});
 }
 
-/// Copies between a strided tensor and a dense host tensor without waiting.
+/// Copies between a strided tensor and a dense host tensor without waiting; but the driver waits for the stream where it copies to
+/// such memory of the host, and may where it copies much from there.
 void start_copy(const DeviceTensor& to, const HostTensor& from, runtime::OnStream on) {
+  constexpr int64_t kCopiedAtOnce = 64 << 10;
   runtime::DeviceBackend& backend = to.device().backend();
+  if (to.bytes() > kCopiedAtOnce) backend.before_wait(on.stream);
   if (to.is_dense()) return backend.start_copy_to_device(to.address(), from.bytes().data(), to.bytes(), on);
   runtime::for_each_rows(to.shape(), to.strides(), runtime::dense_strides(to.shape()), to.dtype().bits(),
                          [&](int64_t there, int64_t here, const ByteRows& rows) {
@@ -261,6 +264,7 @@ void start_copy(const DeviceTensor& to, const HostTensor& from, runtime::OnStrea
 }
 void start_copy(HostTensor& to, const DeviceTensor& from, runtime::OnStream on) {
   runtime::DeviceBackend& backend = from.device().backend();
+  backend.before_wait(on.stream);
   if (from.is_dense())
     return backend.start_copy_from_device(to.bytes().data(), from.address(), from.bytes(), on);
   runtime::for_each_rows(from.shape(), runtime::dense_strides(from.shape()), from.strides(),
