@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "../full.h"
+#include "../param_name.h"
 #include "../skip.h"
 #include "ended_waits.h"
 #include "gpu_counts.h"
@@ -52,6 +53,8 @@ const char* name(Call call) {
       "matmul_all_reduce", "experts"};
   return kNames[static_cast<size_t>(call)];
 }
+
+std::ostream& operator<<(std::ostream& out, Call call) { return out << name(call); }
 
 struct Trial {
   Call call;
@@ -366,6 +369,7 @@ const char* name(Fault fault) {
   static constexpr const char* kNames[] = {"ends", "throws", "is_late", "calls_something_else"};
   return kNames[static_cast<size_t>(fault)];
 }
+std::ostream& operator<<(std::ostream& out, Fault fault) { return out << name(fault); }
 
 /// What the ranks but the last get where that one fails instead of calling; each within so many seconds.
 std::vector<std::string> errors_of(const Ranks& where, Call call, Fault fault, double* seconds) {
@@ -484,16 +488,11 @@ TEST_P(SizesOnGpus, OfOneRankThatDifferAreAnErrorOnAll) {
   if (!Device::cuda(0).can_run("sm_90a")) IMBREX_SKIP(hopper);
   check_another_size(Ranks::cuda(2), GetParam());
 }
-std::string name_of_fault(const ::testing::TestParamInfo<std::tuple<Call, Fault>>& test) {
-  const auto& [call, fault] = test.param;
-  return std::string(name(call)) + "_" + name(fault);
-}
 INSTANTIATE_TEST_SUITE_P(InEveryCall, FaultsOnGpus,
                          ::testing::Combine(::testing::ValuesIn(kEveryCall),
                                             ::testing::ValuesIn(kEveryFault)),
-                         name_of_fault);
-INSTANTIATE_TEST_SUITE_P(InEveryCall, SizesOnGpus, ::testing::ValuesIn(kEveryCall),
-                         [](const auto& test) { return std::string(name(test.param)); });
+                         ParamName());
+INSTANTIATE_TEST_SUITE_P(InEveryCall, SizesOnGpus, ::testing::ValuesIn(kEveryCall), ParamName());
 
 }  // namespace
 }  // namespace imbrex::parallel

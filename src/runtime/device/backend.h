@@ -200,5 +200,7 @@ std::shared_ptr<DeviceBackend> cuda_device(int ordinal);
 std::shared_ptr<DeviceBackend> current_cuda_device();
 /// The virtual GPU of a backend made by make_virtual_device. LaunchError where it is in another process.
 vgpu::VirtualGpu& virtual_machine(DeviceBackend& backend);
+/// How a virtual GPU was made, whichever process it is in.
+const vgpu::Options& virtual_options(DeviceBackend& backend);
 
 }  // namespace imbrex::runtime

@@ -495,6 +495,10 @@ std::shared_ptr<DeviceBackend> make_virtual_device(std::shared_ptr<Machine> mach
   return std::make_shared<VirtualDevice>(std::move(machine), std::move(turn));
 }
 
+const vgpu::Options& virtual_options(DeviceBackend& backend) {
+  return static_cast<VirtualDevice&>(backend).machine().options();
+}
+
 vgpu::VirtualGpu& virtual_machine(DeviceBackend& backend) {
   if (!backend.is_virtual())
     throw LaunchError(

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "imbrex/core/error.h"
-#include "imbrex/vgpu/virtual_gpu.h"
 #include "runtime/assemble/kept_plan.h"
 #include "runtime/compile/compile.h"
 #include "runtime/device/stream_handle.h"
@@ -20,7 +19,7 @@ namespace {
 
 /// Only for a virtual GPU that checks: what is predicted or measured is the kernel that ships.
 bool checks_assumptions(const Device& device) {
-  return device.is_virtual() && device.virtual_machine().options().checks.any();
+  return device.is_virtual() && virtual_options(device.backend()).checks.any();
 }
 
 }  // namespace
