@@ -62,8 +62,8 @@ class CudaDevice : public DeviceBackend, public OwnedModule::Owner {
   void add_symmetric(uint64_t address, uint64_t bytes) override { symmetric_.add(address, bytes); }
   void add_wait_bound(const std::shared_ptr<WaitBound>& bound) override { bounds_.add(bound); }
   // The driver waits for all kernels that run where it frees memory, loads and unloads modules, and where the queue of
-  // launches is full; in the meantime no thread gets anything done in this context, not even what would end the kernels. So
-  // where they may wait for other GPUs, they are waited for before, with a bound.
+  // launches is full; while it does the former no thread gets anything done in this context, not even what would end the
+  // kernels (docs/measurements/2026-11-25-driver-waits.md). So where they may wait for other GPUs, they are waited for before.
   void before_wait(CUstream stream) override {
     if (bounds_.may_be_bounded() && !is_capturing(stream))
       bounds_.wait_until([this, stream] { return has_ended(stream); });

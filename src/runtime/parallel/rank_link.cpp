@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <thread>
 
 #include "imbrex/core/error.h"
@@ -23,6 +24,8 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
+
+}  // namespace
 
 /// A stream while this lives: the device's own may be the one that waits.
 class StreamBeside {
@@ -46,23 +49,25 @@ class StreamBeside {
   CUstream_st* stream_;
 };
 
-}  // namespace
+RankLink::RankLink(int my_rank, int ranks, Device my_device, double seconds)
+    : rank(my_rank), size(ranks), device(std::move(my_device)), patience(seconds) {}
+RankLink::~RankLink() = default;
 
 void RankLink::add_signals(uint64_t mine, int64_t bytes) {
   const std::lock_guard lock(signals_mutex_);
   signals_.emplace_back(mine, bytes);
+  if (beside_ == nullptr) beside_ = std::make_unique<StreamBeside>(device.backend());
 }
 
 std::vector<std::string> RankLink::signals_as_text() const {
   constexpr int64_t kShown = 64;
   DeviceBackend& backend = device.backend();
   const std::lock_guard lock(signals_mutex_);
-  const StreamBeside stream(backend);
   std::vector<std::string> texts;
   for (const auto& [address, bytes] : signals_) {
     std::vector<int32_t> values(static_cast<size_t>(std::min(bytes / 4, kShown)));
-    backend.start_copy_from_device(values.data(), address, std::ssize(values) * 4, stream.get());
-    stream.finish();
+    backend.start_copy_from_device(values.data(), address, std::ssize(values) * 4, beside_->get());
+    beside_->finish();
     texts.push_back(fmt::format("its signals: {}", fmt::join(values, " ")));
   }
   return texts;
@@ -83,7 +88,9 @@ void RankLink::set_signals_for_end(const Device* by) const {
   static const std::vector<uint8_t> ends(size_t{1} << 20, kEndsWaits);
   DeviceBackend& backend = (by != nullptr ? *by : device).backend();
   const std::lock_guard lock(signals_mutex_);
-  const StreamBeside stream(backend);
+  if (signals_.empty()) return;
+  std::optional<StreamBeside> of_other;
+  const StreamBeside& stream = by != nullptr ? of_other.emplace(backend) : *beside_;
   for (const auto& [address, bytes] : signals_)
     for (int64_t at = 0; at < bytes; at += std::ssize(ends))
       backend.start_copy_to_device(address + static_cast<uint64_t>(at), ends.data(),

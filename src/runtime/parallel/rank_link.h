@@ -21,6 +21,7 @@ namespace imbrex::runtime {
 
 class Collectives;
 class RankLink;
+class StreamBeside;
 
 /// Memory of every rank, from one rank to the next at the same distance.
 class SymmetricMemory {
@@ -34,9 +35,8 @@ class SymmetricMemory {
 
 class RankLink : public WaitBound {
  public:
-  RankLink(int my_rank, int ranks, Device my_device, double seconds)
-      : rank(my_rank), size(ranks), device(std::move(my_device)), patience(seconds) {}
-  ~RankLink() override = default;
+  RankLink(int my_rank, int ranks, Device my_device, double seconds);
+  ~RankLink() override;
   RankLink(const RankLink&) = delete;
   RankLink& operator=(const RankLink&) = delete;
 
@@ -82,6 +82,8 @@ class RankLink : public WaitBound {
  private:
   mutable std::mutex signals_mutex_;
   std::vector<std::pair<uint64_t, int64_t>> signals_;  // of this rank: address and bytes
+  // Made before any kernel waits for a signal: while the driver waits for one that does, it makes no stream.
+  std::unique_ptr<StreamBeside> beside_;
   std::string why_waits_ended_;
 };
 
