@@ -40,5 +40,26 @@ TEST(DriverFunctions, ALookUpGivesTheNewestThatTheProgramKnows) {
   EXPECT_EQ(status, 1);
 }
 
+class SecondNames : public Driver {};
+
+TEST_F(SecondNames, MeanTheThreadsDefaultStreamByNull) {
+  using Get = CUresult (*)(CUstream, unsigned long long*);
+  const auto id_by = [](uint64_t flags) {
+    void* get = nullptr;
+    EXPECT_OK(cuGetProcAddress_v2("cuStreamGetId", &get, 13000, flags, nullptr));
+    unsigned long long id = ~0ull;
+    EXPECT_OK(reinterpret_cast<Get>(get)(nullptr, &id));
+    return id;
+  };
+  constexpr uint64_t kLegacy = 1, kPerThread = 2;
+  unsigned long long legacy = ~0ull, of_thread = ~0ull;
+  EXPECT_OK(cuStreamGetId(reinterpret_cast<CUstream>(kLegacy), &legacy));
+  EXPECT_OK(cuStreamGetId(reinterpret_cast<CUstream>(kPerThread), &of_thread));
+  EXPECT_NE(legacy, of_thread);
+  EXPECT_EQ(id_by(0), legacy);
+  EXPECT_EQ(id_by(kPerThread), of_thread);
+  EXPECT_EQ(id_by(kLegacy), legacy) << "the second name's word is taken by its own call";
+}
+
 }  // namespace
 }  // namespace imbrex::cuda

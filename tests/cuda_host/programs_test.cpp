@@ -56,13 +56,27 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return std::string(std::get<0>(info.param)) + "_" + std::get<1>(info.param); });
 
 TEST(CudaPrograms, LaunchesAndCallsThatCannotBeAnswerAsAnH200Does) {
-  for (const char* name : {"launch_limits", "error_codes"})
+  for (const char* name : {"launch_limits", "error_codes", "batch_copies"})
     for (const char* runtime : {"shared", "static"}) {
       const std::string program = compiled(name, runtime);
       if (program.empty()) IMBREX_SKIP(nvcc);
       const Ran ran = run(kImbrex + " run -- " + program);
       EXPECT_THAT(ran.output, HasSubstr("ok\n"));
     }
+}
+
+TEST(CudaPrograms, WhatThreadsGiveTheirDefaultStreamsIsNotOrdered) {
+  for (const char* runtime : {"shared", "static"}) {
+    const std::string program = compiled("thread_streams", runtime, " -default-stream per-thread");
+    if (program.empty()) IMBREX_SKIP(nvcc);
+    const Ran ordered = run(kImbrex + " run -- " + program);
+    EXPECT_EQ(ordered.exit_code, 0) << ordered.output;
+    EXPECT_THAT(ordered.output, HasSubstr("nothing found"));
+    const Ran unordered = run(kImbrex + " run -- " + program + " unordered");
+    EXPECT_EQ(unordered.exit_code, 1) << unordered.output;
+    EXPECT_THAT(unordered.output, HasSubstr("on the default stream of thread 2 reads 128 bytes"));
+    EXPECT_THAT(unordered.output, HasSubstr("on the default stream of thread 1 writes"));
+  }
 }
 
 TEST(CudaPrograms, ScratchMemoryThatNobodyHasWrittenIsFound) {

@@ -19,6 +19,24 @@ TEST(SmGroups, HoldAsManyClustersAsAnH200sDriverSays) {
   EXPECT_EQ(at_once(16), 7);
 }
 
+TEST(SmGroups, LetAsManyClustersRunAsAnH100sDriverSays) {
+  // cudaOccupancyMaxActiveClusters of a kernel of which 1, 2, ... CTAs fit on an SM.
+  const int64_t sizes[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 14, 16};
+  const std::vector<std::pair<int64_t, std::vector<int64_t>>> answers{
+      {1, {132, 66, 39, 30, 22, 17, 15, 15, 9, 7, 7, 7, 7}},
+      {2, {264, 132, 79, 62, 47, 39, 32, 30, 23, 21, 16, 14, 14}},
+      {3, {396, 198, 124, 92, 69, 62, 47, 45, 37, 30, 28, 21, 21}},
+      {4, {528, 264, 163, 124, 94, 79, 69, 62, 51, 44, 37, 30, 28}},
+      {5, {660, 330, 203, 154, 124, 101, 84, 77, 60, 58, 44, 37, 35}},
+      {32, {1056, 528, 327, 248, 193, 163, 139, 124, 102, 88, 74, 65, 58}}};  // 32: no more than of 8
+  for (const auto& [per_sm, clusters] : answers)
+    for (size_t i = 0; i < std::size(sizes); ++i)
+      EXPECT_EQ(active_clusters(90, 132, sizes[i], per_sm), clusters[i])
+          << "clusters of " << sizes[i] << ", " << per_sm << " CTAs an SM";
+  EXPECT_EQ(active_clusters(100, 148, 2, 1), 74);
+  EXPECT_EQ(active_clusters(90, 132, 16, 0), 0);
+}
+
 TEST(SmGroups, HaveAllSmsThatAreModelled) {
   for (const int sm : {80, 90, 100, 120})
     for (const int of_chip : {108, 132, 148, 1, 7})

@@ -202,4 +202,17 @@ CUresult cuUserObjectRetain(CUuserObject object, unsigned count);
 CUresult cuGraphDebugDotPrint(CUgraph graph, const char* path, unsigned flags);
 CUresult cuProfilerStart();
 CUresult cuProfilerStop();
+CUresult cuMemcpyBatchAsync(const CUdeviceptr* to, const CUdeviceptr* from, const size_t* bytes, size_t count,
+                            const CUmemcpyAttributes* attributes, const size_t* first_of, size_t kinds,
+                            size_t* failed, CUstream stream);
+CUresult cuMemcpy3DBatchAsync(size_t count, const CUDA_MEMCPY3D_BATCH_OP* copies, size_t* failed,
+                              unsigned long long flags, CUstream stream);
+CUresult cuMemcpyBatchAsync_v2(const CUdeviceptr* to, const CUdeviceptr* from, const size_t* bytes,
+                               size_t count, const CUmemcpyAttributes* attributes, const size_t* first_of,
+                               size_t kinds, CUstream stream);
+CUresult cuMemcpy3DBatchAsync_v2(size_t count, const CUDA_MEMCPY3D_BATCH_OP* copies, unsigned long long flags,
+                                 CUstream stream);
+
+/// Of the calling thread, until it is taken back: the null stream is the thread's own default stream.
+void imbrexNullIsOfThread(bool is);
 }

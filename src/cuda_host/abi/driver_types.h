@@ -206,6 +206,36 @@ struct CUDA_HOST_NODE_PARAMS {
 struct CUmemLocation {
   int type, id;
 };
+/// When the source of a copy in a batch is read, as against the stream's other work.
+enum SourceOrder : int { kSourceInOrder = 1, kSourceDuringCall = 2, kSourceAnyTime = 3 };
+struct CUmemcpyAttributes {
+  int source_order;
+  CUmemLocation source_hint, destination_hint;
+  unsigned flags;
+};
+enum CopyOperandType : int { kOperandPointer = 1, kOperandArray = 2 };
+struct CudaCopyOperand3D {
+  int type;
+  union {
+    struct {
+      CUdeviceptr address;
+      size_t row_length, layer_height;
+      CUmemLocation hint;
+    } pointer;
+    struct {
+      void* handle;
+      size_t x, y, z;
+    } array;
+  };
+};
+struct CUDA_MEMCPY3D_BATCH_OP {
+  CudaCopyOperand3D source, destination;
+  struct {
+    size_t width, height, depth;
+  } extent;
+  int source_order;
+  unsigned flags;
+};
 struct CUmemAccessDesc {
   CUmemLocation location;
   int flags;

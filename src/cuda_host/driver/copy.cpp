@@ -2,8 +2,8 @@
 // Copies, in one to three dimensions. Every kind is one CopyWork: pointers say themselves where they lie.
 #include <fmt/format.h>
 
+#include "cuda_host/driver/answer.h"
 #include "cuda_host/host/copies.h"
-#include "cuda_host/host/host.h"
 
 using namespace imbrex::cuda;
 
@@ -30,7 +30,7 @@ void expect_ends(Ends ends, uint64_t to, uint64_t from) {
 CUresult copy_now(const char* function, Ends ends, uint64_t to, uint64_t from, size_t bytes) {
   return answer(function, [&] {
     if (bytes > 0) expect_ends(ends, to, from);
-    Stream& stream = Host::get().current().default_stream;
+    Stream& stream = Host::get().stream(nullptr);
     submit(stream, CopyWork{{to}, {from}, static_cast<int64_t>(bytes)});
     host_waits_for(stream);
   });
@@ -88,7 +88,7 @@ CUDA_API cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D* copy, CUstream stream) {
 }
 CUDA_API cuMemcpy2D_v2(const CUDA_MEMCPY2D* copy) {
   return answer("cuMemcpy2D", [&] {
-    Stream& stream = Host::get().current().default_stream;
+    Stream& stream = Host::get().stream(nullptr);
     submit(stream, copy_work(not_null(copy, "copy")));
     host_waits_for(stream);
   });
@@ -100,7 +100,7 @@ CUDA_API cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D* copy, CUstream stream) {
 }
 CUDA_API cuMemcpy3D_v2(const CUDA_MEMCPY3D* copy) {
   return answer("cuMemcpy3D", [&] {
-    Stream& stream = Host::get().current().default_stream;
+    Stream& stream = Host::get().stream(nullptr);
     submit(stream, copy_work(not_null(copy, "copy")));
     host_waits_for(stream);
   });

@@ -6,8 +6,8 @@
 #include <cstring>
 
 #include "core/target.h"
+#include "cuda_host/driver/answer.h"
 #include "cuda_host/host/device_attributes.h"
-#include "cuda_host/host/host.h"
 
 using namespace imbrex::cuda;
 

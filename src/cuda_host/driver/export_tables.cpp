@@ -8,9 +8,9 @@
 
 #include <cstring>
 
+#include "cuda_host/driver/answer.h"
 #include "cuda_host/driver/integrity.h"
 #include "cuda_host/host/device_attributes.h"
-#include "cuda_host/host/host.h"
 #include "cuda_host/image/image.h"
 
 using namespace imbrex::cuda;

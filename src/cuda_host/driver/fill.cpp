@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cuMemset: fills with elements of 1, 2 or 4 bytes, in rows.
-#include "cuda_host/host/host.h"
+#include "cuda_host/driver/answer.h"
 
 using namespace imbrex::cuda;
 

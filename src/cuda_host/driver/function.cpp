@@ -5,8 +5,9 @@
 #include <algorithm>
 
 #include "core/target.h"
-#include "cuda_host/host/host.h"
+#include "cuda_host/driver/answer.h"
 #include "imbrex/inspect/occupancy.h"
+#include "vgpu/timeline/sm_groups.h"
 
 using namespace imbrex::cuda;
 
@@ -149,18 +150,14 @@ CUDA_API cuOccupancyMaxPotentialClusterSize(int* ctas, CUfunction handle, const 
 }
 CUDA_API cuOccupancyMaxActiveClusters(int* clusters, CUfunction handle, const CUlaunchConfig* config) {
   return answer("cuOccupancyMaxActiveClusters", [&] {
-    const LaunchWork work = [&] {
-      CUlaunchConfig plain = not_null(config, "config");
-      LaunchWork result;
-      for (unsigned i = 0; i < plain.attribute_count; ++i)
-        if (plain.attributes[i].id == kLaunchClusterDimension)
-          result.cluster = {plain.attributes[i].value.cluster.x, plain.attributes[i].value.cluster.y,
-                            plain.attributes[i].value.cluster.z};
-      return result;
-    }();
+    int64_t cluster = 1;
+    for (unsigned i = 0; i < not_null(config, "config").attribute_count; ++i)
+      if (const CUlaunchAttribute& a = config->attributes[i]; a.id == kLaunchClusterDimension)
+        cluster = int64_t{a.value.cluster.x} * a.value.cluster.y * a.value.cluster.z;
+    const FunctionObject& function = Host::get().function(handle);
     const int64_t threads = int64_t{config->block_x} * config->block_y * config->block_z;
-    const int64_t ctas = ctas_per_sm(Host::get().function(handle), threads, config->shared_bytes);
-    not_null(clusters, "clusters") =
-        static_cast<int>(ctas * Host::get().settings.gpu.sms / std::max<int64_t>(1, work.cluster.count()));
+    not_null(clusters, "clusters") = static_cast<int>(imbrex::vgpu::active_clusters(
+        target().sm, static_cast<int>(Host::get().settings.gpu.sms), std::max<int64_t>(1, cluster),
+        ctas_per_sm(function, threads, config->shared_bytes)));
   });
 }

@@ -4,6 +4,10 @@
 #include "cuda_host/abi/api_error.h"
 #include "cuda_host/abi/second_name.h"
 
+#define UNSAFE_FUNCTION FUNCTION
+
+IMBREX_DEFINE_LEAVE_WORD
+
 // The functions that are there are declared without their parameters: only their addresses are taken.
 #define FUNCTION(symbol, base, since) extern "C" CUresult symbol();
 #define STREAM_FUNCTION(symbol, suffix, base, since) \
@@ -30,14 +34,16 @@ namespace imbrex::cuda {
 
 std::span<const DriverFunction> driver_functions() {
   static const DriverFunction functions[] = {
-#define FUNCTION(symbol, base, since) {#symbol, base, since, reinterpret_cast<void*>(&symbol), nullptr},
+#define ADDRESS(symbol) reinterpret_cast<void*>(&symbol)
+#define FUNCTION(symbol, base, since) {#symbol, base, since, ADDRESS(symbol), ADDRESS(symbol), nullptr},
 #define STREAM_FUNCTION(symbol, suffix, base, since) \
-  {#symbol, base, since, reinterpret_cast<void*>(&symbol), nullptr},
-#define MISSING(symbol, base, since, reason) {#symbol, base, since, reinterpret_cast<void*>(&symbol), reason},
+  {#symbol, base, since, ADDRESS(symbol), ADDRESS(symbol##suffix), nullptr},
+#define MISSING(symbol, base, since, reason) {#symbol, base, since, ADDRESS(symbol), ADDRESS(symbol), reason},
 #include "cuda_host/driver/api.def"
 #undef FUNCTION
 #undef STREAM_FUNCTION
 #undef MISSING
+#undef ADDRESS
   };
   return functions;
 }

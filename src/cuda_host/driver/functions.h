@@ -11,6 +11,7 @@ struct DriverFunction {
   const char* base;    // as cuGetProcAddress is asked for it
   int since;           // CUDA version of this interface, 12000 for 12.0
   void* address;
+  void* second;         // of its second name, for programs with a default stream per thread; else the same
   const char* missing;  // why it is answered CUDA_ERROR_NOT_SUPPORTED; null where it is there
 };
 

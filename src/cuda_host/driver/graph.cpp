@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cuda_host/host/host.h"
+#include "cuda_host/driver/answer.h"
 
 using namespace imbrex::cuda;
 
@@ -31,7 +31,6 @@ void give(const std::vector<const GraphNode*>& nodes, CUgraphNode* out, size_t* 
 
 void instantiate(CUgraphExec* exec, CUgraph graph, uint64_t flags) {
   Host& host = Host::get();
-  expect_no_unsafe_capture();
   GraphExec& made = host.graph_execs.make(host.graphs.get(graph));
   made.flags = flags;
   not_null(exec, "exec") = reinterpret_cast<CUgraphExec>(&made);
@@ -175,10 +174,8 @@ CUDA_API cuGraphExecGetFlags(CUgraphExec exec, unsigned long long* flags) {
                 [&] { not_null(flags, "flags") = Host::get().graph_execs.get(exec).flags; });
 }
 CUDA_API cuGraphExecDestroy(CUgraphExec exec) {
-  return answer("cuGraphExecDestroy", [&] {
-    expect_no_unsafe_capture();
-    when_nothing_is_under_way([gone = Host::get().graph_execs.take(exec)] {});
-  });
+  return answer("cuGraphExecDestroy",
+                [&] { when_nothing_is_under_way([gone = Host::get().graph_execs.take(exec)] {}); });
 }
 CUDA_API cuGraphUpload(CUgraphExec exec, CUstream stream) {
   return answer("cuGraphUpload", [&] {

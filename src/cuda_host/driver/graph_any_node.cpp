@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A node of a graph whose type is said by a number: each type has a function of its own, which adds it.
 #include "cuda_host/abi/driver_functions.h"
-#include "cuda_host/host/host.h"
+#include "cuda_host/driver/answer.h"
 
 using namespace imbrex::cuda;
 

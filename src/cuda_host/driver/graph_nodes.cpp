@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "cuda_host/driver/answer.h"
 #include "cuda_host/host/copies.h"
-#include "cuda_host/host/host.h"
 
 using namespace imbrex::cuda;
 

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <map>
 
-#include "cuda_host/host/host.h"
+#include "cuda_host/driver/answer.h"
 
 using namespace imbrex::cuda;
 

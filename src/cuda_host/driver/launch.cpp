@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Launches of kernels and of host functions.
-#include "cuda_host/host/host.h"
+#include "cuda_host/driver/answer.h"
 
 using namespace imbrex::cuda;
 

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cuda_host/host/host.h"
+#include "cuda_host/driver/answer.h"
 
 using namespace imbrex::cuda;
 

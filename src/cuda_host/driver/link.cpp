@@ -5,7 +5,7 @@
 
 #include <cstring>
 
-#include "cuda_host/host/host.h"
+#include "cuda_host/driver/answer.h"
 #include "cuda_host/host/jit_options.h"
 #include "cuda_host/image/image.h"
 

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cuda_host/driver/answer.h"
 #include "cuda_host/driver/pool.h"
-#include "cuda_host/host/host.h"
 
 using namespace imbrex::cuda;
 
@@ -16,7 +16,6 @@ constexpr int64_t kPitchAlignment = 512;
 
 CUdeviceptr allocate(size_t bytes, MemoryKind kind, unsigned flags = 0) {
   Host& host = Host::get();
-  expect_no_unsafe_capture();
   return host.memory.allocate(static_cast<int64_t>(bytes), kind, host.usable().device, flags).address;
 }
 
@@ -64,7 +63,6 @@ CUDA_API cuMemAllocManaged(CUdeviceptr* address, size_t bytes, unsigned flags) {
 }
 CUDA_API cuMemFree_v2(CUdeviceptr address) {
   return answer("cuMemFree", [&] {
-    expect_no_unsafe_capture();
     if (address == 0) return;
     Host::get().usable();
     host_waits_for_everything();  // as cudaFree does
@@ -109,16 +107,11 @@ CUDA_API cuMemHostGetFlags(unsigned* flags, void* pointer) {
   });
 }
 CUDA_API cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned flags) {
-  return answer("cuMemHostRegister", [&] {
-    expect_no_unsafe_capture();
-    Host::get().memory.register_host(pointer, static_cast<int64_t>(bytes), flags);
-  });
+  return answer("cuMemHostRegister",
+                [&] { Host::get().memory.register_host(pointer, static_cast<int64_t>(bytes), flags); });
 }
 CUDA_API cuMemHostUnregister(void* pointer) {
-  return answer("cuMemHostUnregister", [&] {
-    expect_no_unsafe_capture();
-    Host::get().memory.unregister_host(pointer);
-  });
+  return answer("cuMemHostUnregister", [&] { Host::get().memory.unregister_host(pointer); });
 }
 
 CUDA_API cuMemAllocFromPoolAsync(CUdeviceptr* address, size_t bytes, CUmemoryPool pool, CUstream stream) {
@@ -160,7 +153,7 @@ CUDA_API cuMemGetAddressRange_v2(CUdeviceptr* base, size_t* bytes, CUdeviceptr a
 
 // Where pages lie is no question on a CPU: advice and prefetches are accepted, and have nothing to do. During a capture they are not.
 CUDA_API cuMemAdvise(CUdeviceptr, size_t, int, CUdevice) {
-  return answer("cuMemAdvise", [] { expect_no_unsafe_capture(); });
+  return answer("cuMemAdvise", [] {});
 }
 CUDA_API cuMemAdvise_v2(CUdeviceptr address, size_t bytes, int advice, CUmemLocation location) {
   return cuMemAdvise(address, bytes, advice, location.id);

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "cuda_host/host/host.h"
+#include "cuda_host/driver/answer.h"
 #include "cuda_host/host/jit_options.h"
 #include "cuda_host/image/image.h"
 
@@ -43,7 +43,6 @@ CUDA_API cuModuleLoad(CUmodule* module, const char* file) {
 }
 CUDA_API cuModuleUnload(CUmodule module) {
   return answer("cuModuleUnload", [&] {
-    expect_no_unsafe_capture();
     host_waits_for_backlog();
     Host::get().modules.destroy(module);
   });

@@ -6,7 +6,7 @@
 
 #include <cstring>
 
-#include "cuda_host/host/host.h"
+#include "cuda_host/driver/answer.h"
 
 using namespace imbrex::cuda;
 
@@ -44,34 +44,25 @@ CUDA_API cuDeviceGetMemPool(CUmemoryPool* pool, CUdevice device) {
 }
 CUDA_API cuDeviceSetMemPool(CUdevice device, CUmemoryPool pool) {
   return answer("cuDeviceSetMemPool", [&] {
-    expect_no_unsafe_capture();
     Host::get().pools.get(pool);
     Host::get().device(device).current_pool = pool;
   });
 }
 CUDA_API cuMemPoolCreate(CUmemoryPool* pool, const CUmemPoolProps* properties) {
   return answer("cuMemPoolCreate", [&] {
-    expect_no_unsafe_capture();
     Pool& made = Host::get().pools.make();
     made.device = not_null(properties, "properties").location.id;
     not_null(pool, "pool") = reinterpret_cast<CUmemoryPool>(&made);
   });
 }
 CUDA_API cuMemPoolDestroy(CUmemoryPool pool) {
-  return answer("cuMemPoolDestroy", [&] {
-    expect_no_unsafe_capture();
-    Host::get().pools.destroy(pool);
-  });
+  return answer("cuMemPoolDestroy", [&] { Host::get().pools.destroy(pool); });
 }
 CUDA_API cuMemPoolTrimTo(CUmemoryPool pool, size_t) {
-  return answer("cuMemPoolTrimTo", [&] {
-    expect_no_unsafe_capture();
-    Host::get().pools.get(pool);
-  });
+  return answer("cuMemPoolTrimTo", [&] { Host::get().pools.get(pool); });
 }
 CUDA_API cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void* value) {
   return answer("cuMemPoolSetAttribute", [&] {
-    expect_no_unsafe_capture();
     uint64_t kept = 0;
     std::memcpy(&kept, &not_null(static_cast<char*>(value), "value"),
                 attribute < Pool::kReleaseThreshold ? 4 : 8);
@@ -80,7 +71,6 @@ CUDA_API cuMemPoolSetAttribute(CUmemoryPool pool, int attribute, void* value) {
 }
 CUDA_API cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void* value) {
   return answer("cuMemPoolGetAttribute", [&] {
-    expect_no_unsafe_capture();
     Host& host = Host::get();
     const Pool& of = host.pools.get(pool);
     uint64_t result = attribute < Pool::kReleaseThreshold ? 1 : 0;
@@ -93,10 +83,7 @@ CUDA_API cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void* value) {
   });
 }
 CUDA_API cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc*, size_t) {
-  return answer("cuMemPoolSetAccess", [&] {
-    expect_no_unsafe_capture();
-    Host::get().pools.get(pool);
-  });
+  return answer("cuMemPoolSetAccess", [&] { Host::get().pools.get(pool); });
 }
 CUDA_API cuMemPoolGetAccess(int* flags, CUmemoryPool pool, CUmemLocation*) {
   return answer("cuMemPoolGetAccess", [&] {

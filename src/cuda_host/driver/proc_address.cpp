@@ -5,18 +5,19 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "cuda_host/driver/answer.h"
 #include "cuda_host/driver/functions.h"
-#include "cuda_host/host/host.h"
 
 using namespace imbrex::cuda;
 
 namespace {
 
 enum QueryResult : int { kFound = 0, kNotFound = 1, kVersionTooOld = 2 };
+constexpr uint64_t kLegacyStream = 1, kThreadsStream = 2;  // else as the call itself was named
 
 }  // namespace
 
-CUDA_API cuGetProcAddress_v2(const char* symbol, void** function, int version, uint64_t, int* status) {
+CUDA_API cuGetProcAddress_v2(const char* symbol, void** function, int version, uint64_t flags, int* status) {
   return answer("cuGetProcAddress", [&] {
     const std::string_view wanted = &not_null(symbol, "symbol");
     const DriverFunction* best = nullptr;
@@ -26,7 +27,9 @@ CUDA_API cuGetProcAddress_v2(const char* symbol, void** function, int version, u
       is_known = true;
       if (one.since <= version && (best == nullptr || one.since > best->since)) best = &one;
     }
-    not_null(function, "function") = best == nullptr ? nullptr : best->address;
+    const bool of_thread =
+        (flags & kThreadsStream) != 0 || ((flags & kLegacyStream) == 0 && NullStream::is_of_thread());
+    not_null(function, "function") = best == nullptr ? nullptr : of_thread ? best->second : best->address;
     if (status != nullptr) *status = best != nullptr ? kFound : is_known ? kVersionTooOld : kNotFound;
     if (best != nullptr) return;
     // How programs ask what there is: told only on demand.

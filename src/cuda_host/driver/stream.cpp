@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "cuda_host/host/host.h"
+#include "cuda_host/driver/answer.h"
 
 using namespace imbrex::cuda;
 
@@ -188,9 +188,8 @@ CUDA_API cuStreamBeginCapture_v2(CUstream stream, int mode) {
     Host& host = Host::get();
     Stream& on = host.stream(stream);
     if (on.is_capturing()) refuse(CUDA_ERROR_ILLEGAL_STATE, "the stream is captured already");
-    constexpr uintptr_t kLegacy = 1;
     expect_no_implicit_capture(on);
-    if (reinterpret_cast<uintptr_t>(stream) <= kLegacy)
+    if (on.order == imbrex::vgpu::StreamOrder::kLegacyStream)
       refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED,
              "the legacy default stream cannot be captured\n"
              "  help: capture a stream of your own");

@@ -3,7 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 
-#include "cuda_host/host/host.h"
+#include "cuda_host/driver/answer.h"
 
 using namespace imbrex::cuda;
 

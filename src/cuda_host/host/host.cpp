@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <set>
 
+#include "cuda_host/abi/driver_functions.h"
+#include "cuda_host/abi/second_name.h"
 #include "cuda_host/host/device_address_fault.h"
 
 namespace imbrex::cuda {
@@ -13,6 +15,7 @@ namespace {
 
 Host* g_host = nullptr;
 thread_local std::vector<Context*> t_contexts;
+constinit thread_local bool t_null_is_of_thread = false;
 std::set<const Context*>& live_contexts() {
   static auto* live = new std::set<const Context*>;
   return *live;
@@ -46,6 +49,10 @@ Host& Host::get() {
   }
   return *g_host;
 }
+
+NullStream::NullStream() : outer_(t_null_is_of_thread) { t_null_is_of_thread |= take_second_name(); }
+NullStream::~NullStream() { t_null_is_of_thread = outer_; }
+bool NullStream::is_of_thread() { return t_null_is_of_thread; }
 
 void imbrexBeginTest() {
   const std::lock_guard lock(Host::mutex());
@@ -125,14 +132,17 @@ void Host::forget(Context& context) {
 
 Stream& Host::stream(CUstream handle) {
   constexpr uintptr_t kLegacy = 1, kPerThread = 2;
-  if (reinterpret_cast<uintptr_t>(handle) <= kLegacy) return current().default_stream;
-  if (reinterpret_cast<uintptr_t>(handle) != kPerThread) return streams.get(handle);
+  const uintptr_t number =
+      handle == nullptr && NullStream::is_of_thread() ? kPerThread : reinterpret_cast<uintptr_t>(handle);
+  if (number <= kLegacy) return current().default_stream;
+  if (number != kPerThread) return streams.get(handle);
   Context& context = current();
   Stream*& of_thread = context.thread_streams[std::this_thread::get_id()];
   if (of_thread == nullptr) {
     of_thread = &streams.make(&context, 0);
     of_thread->id = next_id();
-    of_thread->order = gpu.order().create_stream("the thread's default stream", true);
+    of_thread->order = gpu.order().create_stream(
+        fmt::format("the default stream of thread {}", context.thread_streams.size()), true);
   }
   return *of_thread;
 }
@@ -145,3 +155,7 @@ FunctionObject& Host::function(CUfunction handle) {
 }
 
 }  // namespace imbrex::cuda
+
+extern "C" __attribute__((visibility("default"))) void imbrexNullIsOfThread(bool is) {
+  imbrex::cuda::t_null_is_of_thread = is;
+}

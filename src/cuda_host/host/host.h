@@ -107,7 +107,7 @@ class Host {
   /// Takes a context out of every thread's reach.
   void forget(Context& context);
 
-  /// The stream of a handle; null and the two default handles are the current context's default stream.
+  /// The stream of a handle: null is what NullStream says, the two default handles are the legacy stream and the thread's own.
   Stream& stream(CUstream handle);
   /// The function of a CUfunction, or of a CUkernel that stands for one.
   FunctionObject& function(CUfunction handle);
@@ -119,6 +119,21 @@ class Host {
   uint64_t last_id_ = 0;
 };
 
+/// What null stands for while a call of this thread is under way: the legacy default stream, or, in calls by a second name
+/// (abi/second_name.h) and those that they make, the thread's own.
+class NullStream {
+ public:
+  /// Takes the word that a second name has left.
+  NullStream();
+  ~NullStream();
+  NullStream(const NullStream&) = delete;
+  NullStream& operator=(const NullStream&) = delete;
+  static bool is_of_thread();
+
+ private:
+  bool outer_;
+};
+
 /// From now on findings are told anew: between tests of one process.
 extern "C" __attribute__((visibility("default"))) void imbrexBeginTest();
 /// A call that a stand-in for a closed library has answered, to be told at the end.
@@ -126,21 +141,4 @@ extern "C" __attribute__((visibility("default"))) void imbrexNoteStandIn(const c
 
 inline CUcontext handle_of(Context& context) { return reinterpret_cast<CUcontext>(&context); }
 
-/// One call: holds the lock, and turns what is thrown into an error code and a line on stderr.
-template <class Body>
-CUresult answer(const char* function, Body&& body) {
-  let_watch_speak();
-  const std::lock_guard lock(Host::mutex());
-  const NotedCall noted(function);
-  try {
-    expect_no_host_function(function);
-    body();
-    return CUDA_SUCCESS;
-  } catch (...) {
-    return explain_current_exception(function);
-  }
-}
-
 }  // namespace imbrex::cuda
-
-#define CUDA_API extern "C" __attribute__((visibility("default"))) CUresult

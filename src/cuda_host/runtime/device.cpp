@@ -195,6 +195,8 @@ CUDART_API cudaGetDeviceProperties_v2(cudaDeviceProp* properties, int device) {
 
 CUDART_API cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned version,
                                             unsigned long long flags, int* status) {
+  constexpr unsigned long long kThreadsStream = 2;
+  if (imbrex::cuda::take_second_name() && flags == 0) flags = kThreadsStream;
   int found = 0;
   const CUresult error = cuGetProcAddress_v2(symbol, function, static_cast<int>(version), flags, &found);
   if (status != nullptr) *status = found;

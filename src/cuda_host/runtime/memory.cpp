@@ -165,6 +165,36 @@ CUDART_API cudaMemcpy3DAsync(const cudaMemcpy3DParms* parameters, CUstream strea
   return call([&] { return cuMemcpy3DAsync_v2(&copy, stream); });
 }
 
+#if IMBREX_CUDART_MAJOR >= 13
+CUDART_API cudaMemcpyBatchAsync(void* const* to, const void* const* from, const size_t* bytes, size_t count,
+                                CUmemcpyAttributes* attributes, size_t* first_of, size_t kinds,
+                                CUstream stream) {
+  return call([&] {
+    return cuMemcpyBatchAsync_v2(reinterpret_cast<const CUdeviceptr*>(to),
+                                 reinterpret_cast<const CUdeviceptr*>(from), bytes, count, attributes,
+                                 first_of, kinds, stream);
+  });
+}
+CUDART_API cudaMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, unsigned long long flags,
+                                  CUstream stream) {
+  return call([&] { return cuMemcpy3DBatchAsync_v2(count, copies, flags, stream); });
+}
+#else
+CUDART_API cudaMemcpyBatchAsync(void** to, void** from, size_t* bytes, size_t count,
+                                CUmemcpyAttributes* attributes, size_t* first_of, size_t kinds,
+                                size_t* failed, CUstream stream) {
+  return call([&] {
+    return cuMemcpyBatchAsync(reinterpret_cast<const CUdeviceptr*>(to),
+                              reinterpret_cast<const CUdeviceptr*>(from), bytes, count, attributes, first_of,
+                              kinds, failed, stream);
+  });
+}
+CUDART_API cudaMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP* copies, size_t* failed,
+                                  unsigned long long flags, CUstream stream) {
+  return call([&] { return cuMemcpy3DBatchAsync(count, copies, failed, flags, stream); });
+}
+#endif
+
 CUDART_API cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width, size_t height,
                              CUstream stream) {
   return call([&] {
@@ -179,12 +209,13 @@ CUDART_API cudaMemsetAsync(void* to, int value, size_t bytes, CUstream stream) {
   return cudaMemset2DAsync(to, bytes, value, bytes, 1, stream);
 }
 CUDART_API cudaMemset3DAsync(cudaPitchedPtr to, int value, cudaExtent extent, CUstream stream) {
-  for (size_t z = 0; z < extent.depth; ++z) {
-    char* slice = static_cast<char*>(to.pointer) + z * to.pitch * to.height;
-    const cudaError_t error = cudaMemset2DAsync(slice, to.pitch, value, extent.width, extent.height, stream);
-    if (error != 0) return error;
-  }
-  return keep(CUDA_SUCCESS);
+  return call([&] {
+    CUresult error = CUDA_SUCCESS;
+    for (size_t z = 0; z < extent.depth && error == CUDA_SUCCESS; ++z)
+      error = cuMemsetD2D8Async(address_of(to.pointer) + z * to.pitch * to.height, to.pitch,
+                                static_cast<unsigned char>(value), extent.width, extent.height, stream);
+    return error;
+  });
 }
 CUDART_API cudaMemset3D(cudaPitchedPtr to, int value, cudaExtent extent) {
   return cudaMemset3DAsync(to, value, extent, nullptr);

@@ -5,6 +5,8 @@
 #include "cuda_host/abi/second_name.h"
 #include "cuda_host/runtime/state.h"
 
+IMBREX_DEFINE_LEAVE_WORD
+
 namespace {
 
 cudaError_t not_supported(bool& was_told, const char* function, const char* reason) {

@@ -7,6 +7,7 @@
 
 #include "cuda_host/abi/driver_functions.h"
 #include "cuda_host/abi/runtime_types.h"
+#include "cuda_host/abi/second_name.h"
 
 namespace imbrex::cudart {
 
@@ -26,8 +27,12 @@ int current_device();
 /// `body`'s result, as the call's answer, with a context there.
 template <class Body>
 cudaError_t call(Body&& body) {
-  const CUresult ready = enter();
-  return keep(ready == CUDA_SUCCESS ? body() : ready);
+  const bool is_second = cuda::take_second_name();
+  CUresult result = enter();
+  if (is_second) imbrexNullIsOfThread(true);
+  if (result == CUDA_SUCCESS) result = body();
+  if (is_second) imbrexNullIsOfThread(false);
+  return keep(result);
 }
 
 /// The kernel that stands behind the address of a `__global__` function, or behind a cudaKernel_t;

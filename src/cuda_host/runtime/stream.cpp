@@ -39,8 +39,12 @@ CUDART_API cudaStreamWaitEvent(CUstream stream, CUevent event, unsigned flags) {
 CUDART_API cudaStreamAddCallback(CUstream stream, CUstreamCallback callback, void* data, unsigned flags) {
   return call([&] { return cuStreamAddCallback(stream, callback, data, flags); });
 }
-CUDART_API cudaStreamCopyAttributes(CUstream, CUstream) { return keep(CUDA_SUCCESS); }
-CUDART_API cudaStreamSetAttribute(CUstream, int, const void*) { return keep(CUDA_SUCCESS); }
+CUDART_API cudaStreamCopyAttributes(CUstream, CUstream) {
+  return call([] { return CUDA_SUCCESS; });
+}
+CUDART_API cudaStreamSetAttribute(CUstream, int, const void*) {
+  return call([] { return CUDA_SUCCESS; });
+}
 
 CUDART_API cudaStreamBeginCapture(CUstream stream, int mode) {
   return call([&] { return cuStreamBeginCapture_v2(stream, mode); });

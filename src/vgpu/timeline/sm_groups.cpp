@@ -15,7 +15,23 @@ constexpr int kPair = 2;    // D: SMs of a TPC, which are on or off together
 constexpr int kHopper[] = {18, 18, 18, 18, 18, 16, 16, 10};
 constexpr int kHopperSms = 132;
 
+/// M: as an H100's driver (580) counts for cudaOccupancyMaxActiveClusters: 13 sizes of cluster from 1 to 16, of 1, 2, 3, 4, 5 and 8
+/// CTAs an SM, all 78 as here. A cluster goes to a group with an SM for each of its CTAs, though several may then share one.
+/// (kHopper says the same of one CTA an SM and clusters of 2, 4, 8 and 16, and not of 3, 5 or 6.)
+constexpr int kHopperForClusters[] = {18, 18, 16, 16, 16, 16, 16, 8, 2, 2, 2, 2};
+constexpr int64_t kMostCtasOfClusters = 8;  // M: on an SM, where 32 would fit
+
 }  // namespace
+
+int64_t active_clusters(int sm, int sms, int64_t ctas, int64_t per_sm) {
+  std::vector<int> groups = sm_groups(sm, sms, sms);
+  if (sm >= 90 && sm < 100 && sms == kHopperSms)
+    groups.assign(std::begin(kHopperForClusters), std::end(kHopperForClusters));
+  int64_t clusters = 0;
+  for (const int group : groups)
+    if (group >= ctas) clusters += std::min(per_sm, kMostCtasOfClusters) * group / ctas;
+  return clusters;
+}
 
 std::vector<int> sm_groups(int sm, int sms, int of_chip) {
   std::vector<int> groups;
