@@ -115,6 +115,31 @@ TEST_P(Cuda, CooperativeGridsWaitForOneAnother) {
   }
 }
 
+/// Not under seed 2, which keeps a warp back for which the others spin for 15 seconds.
+TEST(CudaTiles, OfFourWarpsCollect) {
+  for (const uint64_t seed : {0, 1, 3, 4}) {
+    const int rounds = seed % 2 == 0 ? 5 : 1;
+    Foreign kernel("cuda_tile_collectives.sm_90a", seed);
+    const std::vector<int> x = kernel.integers(512, 0, 5);
+    const DeviceAddress out = kernel.output(512 * 4);
+    kernel.run({.grid = {2}, .block = {256}}, kernel.input(x), out, rounds);
+    std::vector<int> expected;
+    for (size_t tile = 0; tile < 4; ++tile) {
+      const std::vector<int> of_tile(x.begin() + static_cast<int64_t>(tile) * 128,
+                                     x.begin() + static_cast<int64_t>(tile + 1) * 128);
+      int sum = 0;
+      for (int i = 0; i < rounds; ++i) {
+        for (const int v : of_tile) sum += v + i;
+        if (std::ranges::any_of(of_tile, [&](int v) { return v == i; })) sum += 1000;
+        if (std::ranges::all_of(of_tile, [&](int v) { return v >= i; })) sum += 100000;
+        sum += of_tile[static_cast<size_t>(37 * i % 128)];
+      }
+      expected.insert(expected.end(), 128, sum);
+    }
+    EXPECT_EQ(kernel.read<int>(out, 512), expected);
+  }
+}
+
 TEST(CudaLaunch, CooperativeGridsMustFit) {
   Foreign kernel("cuda_cooperative.sm_80", 0, {.num_sms = 2});
   EXPECT_THROW(

@@ -164,6 +164,64 @@ TEST(EqualValues, OfABulkStoreByAllLanes) {
       FindingKind::kRace);
 }
 
+TEST(EqualValues, OfBulkStoresByTwoWarpsAreASlip) {
+  const Bent kernel{
+      .body = fmt::format(
+          kBulkStore, "and.b32 %x, %t, 31;\n  setp.eq.u32 %p, %x, 0;\n  mov.b64 %own, %out;\n  @!%p bra END;",
+          "cp.async.bulk.wait_group 0;\nEND:"),
+      .block = {64}};
+  expect_found(kernel, FindingKind::kRace);
+}
+
+TEST(ExitBeforeRead, IsASlipWhereAnotherWarpWaits) {
+  const std::string own = R"(
+  and.b32 %x, %t, 31;
+  setp.eq.u32 %p, %x, 0;
+  @!%p bra END;
+  add.u64 %own, %out, 512;
+  setp.ne.u32 %q, %t, 0;
+  @%q bra SECOND;
+  mov.b64 %own, %out;)";
+  const std::string second = R"({}
+  bra END;
+SECOND:
+  cp.async.bulk.global.shared::cta.bulk_group [%own], [%s], 128;
+  cp.async.bulk.commit_group;
+  {}
+END:)";
+  const auto stores = [&](const std::string& of_first, const std::string& of_second) {
+    return Bent{.body = fmt::format(kBulkStore, own, fmt::format(fmt::runtime(second), of_first, of_second)),
+                .block = {64}};
+  };
+  const std::string wait = "cp.async.bulk.wait_group.read 0;";
+  expect_clean(stores(wait, wait));
+  expect_bends(stores("", ""), FindingKind::kAsyncInFlight, BentRule::kExitBeforeRead);
+  expect_found(stores(wait, ""), FindingKind::kAsyncInFlight);
+  expect_found(stores("", wait), FindingKind::kAsyncInFlight);
+  expect_found(stores(wait, "cp.async.bulk.wait_group.read 1;"), FindingKind::kAsyncInFlight);
+  // One wait of both, which the last store of one of them comes behind: both may stop so.
+  const std::string loop = R"(
+AGAIN:
+  cp.async.bulk.wait_group.read 0;
+  @%q bra END;
+  add.u64 %own, %own, 128;
+  cp.async.bulk.global.shared::cta.bulk_group [%own], [%s], 128;
+  cp.async.bulk.commit_group;
+END:)";
+  expect_bends({.body = fmt::format(kBulkStore, R"(
+  and.b32 %x, %t, 31;
+  setp.eq.u32 %p, %x, 0;
+  @!%p bra END;
+  setp.ne.u32 %q, %t, 0;
+  mov.b64 %own, %out;
+  @!%q bra FIRST;
+  add.u64 %own, %out, 512;
+FIRST:)",
+                                    loop),
+                .block = {64}},
+               FindingKind::kAsyncInFlight, BentRule::kExitBeforeRead);
+}
+
 TEST(ExitBeforeRead, IsRelied) {
   expect_bends({.body = fmt::format(kBulkStore, "@!%first bra END;\n  mov.b64 %own, %out;", "END:")},
                FindingKind::kAsyncInFlight, BentRule::kExitBeforeRead);

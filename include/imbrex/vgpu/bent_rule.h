@@ -20,6 +20,7 @@ enum class BentRule : uint8_t {
   kExitBeforeRead,    // exit before the sources of bulk stores have been read
   kArrivalAhead,      // a CTA arrives at its peer's mbarrier before the peer has seen the phase before end
   kAtomicPastEnd,     // the word of a compare-and-swap reaches over the end of an allocation
+  kWarpCollective,    // a lane overwrites what others have read or written before a collective of the warp
   kUnwrittenPadding,  // bytes of global memory that nobody has written, beside others that somebody has
   kCount,
 };

@@ -49,6 +49,10 @@ constexpr std::array<Row, static_cast<size_t>(BentRule::kCount)> kRows{{
     {"atomic-past-end",
      "the access reaches over the end of the allocation; allocators give memory in blocks of 256 bytes or "
      "more, and a compare-and-swap puts back what it found there"},
+    {"warp-collective",
+     "in PTX vote, shfl, match and redux order no memory, which takes bar.warp.sync; on the chips a warp "
+     "accesses shared memory in the order in which it issues the accesses, and all lanes have issued, or "
+     "waited for, what stands before such an instruction"},
     {"unwritten-padding",
      "what was never written has no value; libraries load and copy whole tiles and vectors, the padding of "
      "an "

@@ -282,6 +282,19 @@ void RaceChecker::warp_sync(const Who& who) {
   known_to(s, who).absorb(shared);
 }
 
+/// CUDA's cooperative groups of several warps exchange values so: lanes overwrite what the others have read, and read what one lane
+/// alone has waited for.
+void RaceChecker::warp_met(const Who& who) {
+  if (!is_whole(who, lanes_of(who))) return;
+  WarpState& s = state(who);
+  for (const Part& part : s.parts)
+    s.knowledge.bent.join(part.more.seen, BentRule::kWarpCollective, who.insn->index);
+  if (!s.parts.empty()) ++s.version;
+  if (s.dirty != 0) ++s.clock;
+  s.dirty = 0;
+  s.met_before = s.clock;
+}
+
 void RaceChecker::proxy_fence(const Who& who, bool shared, bool global) {
   WarpState& s = state(who);
   const Known own = publish(s, who);
@@ -479,9 +492,12 @@ struct SharedJudge {
            RaceChecker::repeats_it(view, earlier, now, repeats_values());
   }
   void race(Access earlier, Access now) {
-    const RaceChecker::Excuse excuse = checker.excuse(view, earlier, now, repeats_values());
+    RaceChecker::Excuse excuse = checker.excuse(view, earlier, now, repeats_values());
+    if (excuse.rule == BentRule::kNone && checker.have_met(view, earlier, now))
+      excuse = {BentRule::kWarpCollective};
     checker.report_race(who, offset, earlier, now.is_write(), excuse);
-    if (excuse.rule == BentRule::kRelaxedWait) in_order(earlier, now);
+    if (excuse.rule == BentRule::kRelaxedWait || excuse.rule == BentRule::kWarpCollective)
+      in_order(earlier, now);
   }
   /// Does it do without a proxy fence? Loads may still be on their way when their thread arrives, which a copy then
   /// overtakes: not those whose values have been used. PTX does not say so, nor through which proxy st.async goes.

@@ -46,6 +46,7 @@ class RaceChecker final : public RaceObserver {
   void fence(const Who& who, uint8_t reach) override;
   void strong_access(const Who& who, uint64_t address, AccessKind kind) override;
   void warp_sync(const Who& who) override;
+  void warp_met(const Who& who) override;
   void proxy_fence(const Who& who, bool shared, bool global) override;
   void tensor_fence_before(const Who& who) override;
   void tensor_fence_after(const Who& who) override;
@@ -119,6 +120,7 @@ class RaceChecker final : public RaceObserver {
     uint64_t version = 1;  // changes with knowledge and parts
     Clock clock = 1;
     Clock synced_before = 0;  // bar.warp.sync has ordered the lanes' accesses before this clock
+    Clock met_before = 0;     // a collective of all lanes stands behind the accesses before this clock
     Mask dirty = 0;           // lanes that have accessed memory at `clock`
     struct AtFence {
       std::shared_ptr<const Knowledge> knowledge;  // null: no fence yet
@@ -278,6 +280,11 @@ class RaceChecker final : public RaceObserver {
     Bend bend() const { return {rule, wait == nullptr ? Bend::kNowhere : wait->insn}; }
   };
   Excuse excuse(const View& view, Access earlier, Access now, bool repeats) const;
+  /// Does a collective of their warp stand between an access and a write to shared memory?
+  bool have_met(const View& view, Access earlier, Access now) const {
+    return !view.is_unit && now.is_write() && earlier.agent() == view.agent &&
+           earlier.clock() < warps_[view.agent].met_before;
+  }
   void add_bent_wait(Finding& finding, const BentClock::Entry& entry) const;
   void report_race(const Who& who, uint32_t offset, Access earlier, bool writes, Excuse excuse);
   /// `is_narrow`: it would be ordered if scopes reached as far as the other GPU.

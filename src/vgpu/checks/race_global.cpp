@@ -227,13 +227,20 @@ struct GlobalJudge {
              checker.is_of_rank(cluster_of(earlier.agent()));
     return is_own(earlier) || (!earlier.is(Access::kSpecial) && !now.is(Access::kSpecial));
   }
+  /// All lanes of a warp start the same bulk store in CUTLASS's epilogues; that two warps of a CTA do so is nobody's habit.
+  bool is_stored_twice(Access earlier, Access now) const {
+    if (!now.is_async_proxy() || !earlier.is_async_proxy() || earlier.agent() == kNoAgent) return false;
+    const uint32_t other = checker.agents_[earlier.agent()].warp;
+    return other != view.warp && other / checker.warps_per_cta_ == view.warp / checker.warps_per_cta_;
+  }
   void race(Access earlier, Access now) {
     Access here = earlier;
     here.set_agent(is_own(earlier) ? local_agent(earlier.agent()) : kNoAgent);
     const bool is_of_launch = checker.is_of_launch(cluster_of(earlier.agent()));
     const int lane = earlier.lane_of(std::countr_zero(earlier.bytes())) & 31;
     RaceChecker::Excuse excuse;
-    if (is_of_launch) excuse = checker.excuse(view, here, now, repeats_values());
+    if (is_of_launch)
+      excuse = checker.excuse(view, here, now, repeats_values() && !is_stored_twice(here, now));
     if (excuse.rule == BentRule::kNone && excuse.wait == nullptr && !is_own(earlier) &&
         (checker.is_known(view.knowledge->unfenced.get(), earlier, lane) ||
          (is_of_launch && !view.is_unit && checker.is_told_of(*view.knowledge, earlier, now, lane))))

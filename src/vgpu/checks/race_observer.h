@@ -52,6 +52,8 @@ class RaceObserver {
   virtual void strong_access(const Who& who, uint64_t address, AccessKind kind) = 0;
   /// bar.warp.sync.
   virtual void warp_sync(const Who& who) = 0;
+  /// shfl, vote, match and redux, which order nothing by the letter.
+  virtual void warp_met(const Who& who) = 0;
   /// What the warp knows to have happened is ordered across the proxies from now on.
   virtual void proxy_fence(const Who& who, bool shared = true, bool global = true) = 0;
   /// tcgen05.fence::before_thread_sync and after_thread_sync.

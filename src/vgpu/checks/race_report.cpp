@@ -65,6 +65,11 @@ void RaceChecker::add_bent_wait(Finding& finding, const BentClock::Entry& entry)
     finding.facts.push_back(
         fmt::format("the wait at {} is .relaxed: it would order the two if it acquired", where));
     finding.hint = "make that wait .acquire, which it is without a word";
+  } else if (entry.rule == BentRule::kWarpCollective) {
+    finding.facts.push_back(fmt::format(
+        "another lane has waited for it before {}, which would order the two if it were bar.warp.sync",
+        where));
+    finding.hint = "bar.warp.sync (__syncwarp) behind the lane's wait";
   } else {
     finding.facts.push_back(
         fmt::format("the signal at {} is of CTA scope: it would order the two with .cluster", where));

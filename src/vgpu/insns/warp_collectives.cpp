@@ -67,6 +67,16 @@ Step for_each_group(Warp& w, const Instruction& n, Slot member_mask, Mask active
   return Step::kNext;
 }
 
+/// The same where values are exchanged.
+template <class Group>
+Step exchange_in_groups(Warp& w, const Instruction& n, Slot member_mask, Mask active, Group&& group) {
+  return for_each_group(w, n, member_mask, active, [&](Mask members) {
+    group(members);
+    Cluster& cluster = w.cta().cluster();
+    if (cluster.checks().races) cluster.observe().warp_met(w.threads(n, members));
+  });
+}
+
 /// Indices of Instruction::small: what the instruction does; whether its predicate is inverted.
 enum Small : int { kMode, kInvert };
 
@@ -143,7 +153,7 @@ void shuffle_whole_warp(Warp& w, const Instruction& n, const ShufflePattern& pat
 
 /// d, a: value; b: lane or distance; c: clamp and segment mask; list: member mask, predicate.
 Step exec_shfl(Warp& w, const Instruction& n, Mask active) {
-  return for_each_group(w, n, n.list[0], active, [&](Mask members) {
+  return exchange_in_groups(w, n, n.list[0], active, [&](Mask members) {
     const uint32_t* value = w.reg<uint32_t>(n.a);
     const uint32_t *amount = w.reg<uint32_t>(n.b), *control = w.reg<uint32_t>(n.c);
     if (members == kAllLanes && is_uniform(amount) && is_uniform(control))
@@ -196,7 +206,7 @@ enum VoteMode : uint8_t { kAll, kAny, kUniform, kBallot };
 
 /// a: predicate; b: member mask.
 Step exec_vote(Warp& w, const Instruction& n, Mask active) {
-  return for_each_group(w, n, n.b, active, [&](Mask members) {
+  return exchange_in_groups(w, n, n.b, active, [&](Mask members) {
     const Mask p = (w.predicate(n.a) ^ (n.small[kInvert] != 0 ? kAllLanes : 0)) & members;
     switch (n.small[kMode]) {
       case kAll:
@@ -231,7 +241,7 @@ bool decode_vote(Decoder& d, Instruction& out) {
 
 template <class T>
 Step exec_match_any(Warp& w, const Instruction& n, Mask active) {
-  return for_each_group(w, n, n.b, active, [&](Mask members) {
+  return exchange_in_groups(w, n, n.b, active, [&](Mask members) {
     const T* value = w.reg<T>(n.a);
     uint32_t result[kWarpSize] = {};
     for_each_lane(members, [&](int lane) {
@@ -245,7 +255,7 @@ Step exec_match_any(Warp& w, const Instruction& n, Mask active) {
 /// list[0]: predicate.
 template <class T>
 Step exec_match_all(Warp& w, const Instruction& n, Mask active) {
-  return for_each_group(w, n, n.b, active, [&](Mask members) {
+  return exchange_in_groups(w, n, n.b, active, [&](Mask members) {
     const T* value = w.reg<T>(n.a);
     bool same = true;
     for_each_lane(members, [&](int lane) { same &= value[lane] == value[first_lane(members)]; });
@@ -285,7 +295,7 @@ struct Reduction {
 
 Step exec_redux(Warp& w, const Instruction& n, Mask active) {
   const Reduction& r = *static_cast<const Reduction*>(n.extra);
-  return for_each_group(w, n, n.b, active, [&](Mask members) {
+  return exchange_in_groups(w, n, n.b, active, [&](Mask members) {
     const uint32_t* value = w.reg<uint32_t>(n.a);
     const auto read = [&](int lane) { return r.magnitudes ? value[lane] & 0x7FFF'FFFFu : value[lane]; };
     uint32_t result = read(first_lane(members));

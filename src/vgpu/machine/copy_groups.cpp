@@ -64,7 +64,9 @@ bool CopyGroups::is_all_done(Mask lanes) const {
   return true;
 }
 
-void BulkGroups::note_wait(Mask lanes, uint32_t pending) {
+void BulkGroups::note_wait(const Instruction& insn, Mask lanes, uint32_t pending) {
+  std::erase(waits, &insn);
+  waits.push_back(&insn);
   std::erase_if(unwaited, [&](const Unwaited& copy) {
     const Mask lane = lanes & lane_bit(copy.lane);
     return lane != 0 && copy.number < reads.end_of_groups(lane, pending);

@@ -63,8 +63,10 @@ struct BulkGroups {
     const Instruction* insn;
   };
   std::vector<Unwaited> unwaited;
-  /// The lanes have waited for all but their `pending` youngest groups.
-  void note_wait(Mask lanes, uint32_t pending);
+  bool has_stored = false;
+  std::vector<const Instruction*> waits;  // that the warp has executed, each once, the last one last
+  /// The lanes have waited, by `insn`, for all but their `pending` youngest groups.
+  void note_wait(const Instruction& insn, Mask lanes, uint32_t pending);
 };
 
 }  // namespace imbrex::vgpu

@@ -51,6 +51,9 @@ class Observers {
   void warp_sync(const Who& who) {
     if (races_ != nullptr) races_->warp_sync(who);
   }
+  void warp_met(const Who& who) {
+    if (races_ != nullptr) races_->warp_met(who);
+  }
   void fence(const Who& who, uint8_t reach) {
     if (races_ != nullptr) races_->fence(who, reach);
   }

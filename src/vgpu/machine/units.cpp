@@ -68,12 +68,24 @@ ComingCopy coming_copy(Cta& cta, uint32_t shared_offset) {
 
 namespace {
 
+/// The rule that a warp bends whose stores nobody has waited for when the CTA exits. Where another warp has waited for its own, by a
+/// wait of its code alone, that is no habit of the kernel.
+BentRule exit_rule(Cta& cta, size_t warp) {
+  const std::vector<BulkGroups>& groups = cta.units().bulk_groups();
+  const std::vector<const Instruction*>& waits = groups[warp].waits;
+  const bool is_kept = std::ranges::any_of(groups, [&](const BulkGroups& other) {
+    return other.has_stored && other.unwaited.empty() && !other.waits.empty() &&
+           std::ranges::find(waits, other.waits.back()) == waits.end();
+  });
+  return is_kept && cta.cluster().log().is_practical() ? BentRule::kNone : BentRule::kExitBeforeRead;
+}
+
 void report_in_flight(Cta& cta) {
   cta.cluster().async().for_each([&](const AsyncOp& op) {
     if (op.who.cta != &cta || op.may_outlive_cta()) return;
     const bool is_store = op.completion().by == CompletedBy::kBulkGroup;
-    if (Finding* f = cta.cluster().log().open(FindingKind::kAsyncInFlight, op.who, 0, nullptr,
-                                              is_store ? BentRule::kExitBeforeRead : BentRule::kNone)) {
+    const BentRule rule = is_store ? exit_rule(cta, static_cast<size_t>(op.who.warp)) : BentRule::kNone;
+    if (Finding* f = cta.cluster().log().open(FindingKind::kAsyncInFlight, op.who, 0, nullptr, rule)) {
       f->message = fmt::format("the CTA exits while {} is in flight", op.describe());
       f->hint = "wait for it before the kernel ends";
     }
@@ -101,8 +113,8 @@ void report_unwaited_stores(Cta& cta) {
   for (size_t w = 0; w < groups.size(); ++w)
     for (const BulkGroups::Unwaited& store : groups[w].unwaited) {
       const Who who{&cta, static_cast<int>(w), store.lane, store.insn, ""};
-      if (Finding* f = cta.cluster().log().open(FindingKind::kAsyncInFlight, who, 0, nullptr,
-                                                BentRule::kExitBeforeRead)) {
+      if (Finding* f =
+              cta.cluster().log().open(FindingKind::kAsyncInFlight, who, 0, nullptr, exit_rule(cta, w))) {
         f->message =
             "the CTA exits, and the thread that started this store has not waited until its source was read: "
             "shared memory may be gone before";

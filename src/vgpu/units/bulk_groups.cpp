@@ -39,7 +39,7 @@ Step exec_wait(Warp& warp, const Instruction& insn, Mask active) {
   wait.a = static_cast<uint64_t>(insn.immediate);
   wait.b = active;
   if (!is_wait_over<kReads>(warp, wait)) return warp.wait_and_retry(active, wait);
-  bulk_groups_of(warp).note_wait(active, static_cast<uint32_t>(wait.a));
+  bulk_groups_of(warp).note_wait(insn, active, static_cast<uint32_t>(wait.a));
   Observers& observe = warp.cta().cluster().observe();
   const uint64_t end = bulk_groups_of(warp).reads.end_of_groups(active, static_cast<uint32_t>(wait.a));
   if (kReads)
@@ -57,6 +57,7 @@ BulkStore::BulkStore(Who who, Warp& warp) : AsyncOp(who), warp_(&warp) {
   BulkGroups& groups = bulk_groups_of(warp);
   number_ = groups.reads.issue(lane_bit(who.lane));
   groups.writes.issue(lane_bit(who.lane));
+  groups.has_stored = true;
   if (warp.cta().cluster().checks().async_lifetime) groups.unwaited.push_back({number_, who.lane, who.insn});
 }
 
