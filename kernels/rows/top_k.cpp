@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "imbrex/kernels/rows/top_few.h"
 #include "imbrex/runtime/caller_line.h"
 #include "imbrex/runtime/workspace.h"
 #include "kernel_of_device.h"
@@ -17,7 +16,6 @@ namespace imbrex {
 namespace {
 
 constexpr int64_t kMostTaken = 64;
-constexpr int64_t kMostOneByOne = 4, kMostShort = 256;    // elements taken, columns
 constexpr int kMostColumns = 16384, kTileColumns = 8192;  // of a whole row; of a longer row's parts
 
 }  // namespace
@@ -36,10 +34,6 @@ LaunchReport top_k(const DeviceTensor& x, const DeviceTensor& values, const Devi
                 fmt::format("k is 1 to {}, and no more than there are columns", kMostTaken));
   call.check_dense("values", values, {rows, k}, {x.dtype()});
   call.check_dense("indices", indices, {rows, k}, {int32});
-  if (k <= kMostOneByOne && call.columns() <= kMostShort)
-    return kernel_of_device<kernels::TopFew>(x.device())
-        .on(stream)(call.row_shape(kernels::row_tile_columns(call.columns())), k, call.arguments(x), false,
-                    indices.address(), x.dtype(), values.address(), indices.address());
   auto& kernel = kernel_of_device<kernels::TopK>(x.device());
   const int most = kernels::most_taken(k);
   if (call.columns() <= kMostColumns)

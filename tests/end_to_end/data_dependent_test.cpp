@@ -127,6 +127,8 @@ INSTANTIATE_TEST_SUITE_P(
         Problem{"quantise_float8", rows(17, 2047, {{"block", 0}, {"gate", 0}})},
         Problem{"cross_entropy", rows(5, 32768)}, Problem{"top_k", rows(9, 130, {{"k", 3}})},
         Problem{"top_k", rows(3, 5000, {{"k", 40}})},
+        Problem{"top_k", rows(9, 500, {{"k", 8}, {"bits", 32}})},
+        Problem{"top_k", rows(3, 1000, {{"k", 50}, {"bits", 32}})},
         Problem{"quantise_float8", rows(9, 7168, {{"block", 128}, {"gate", 1}})}),
     ParamName());
 

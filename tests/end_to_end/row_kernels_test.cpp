@@ -398,13 +398,20 @@ TEST(RowKernels, QuantisesRowsAndBlocks) {
 }
 
 TEST(RowKernels, TopK) {
-  for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{
-           {9, 256, 8}, {5, 77, 64}, {3, 1, 1}, {2, 33001, 3}, {5, 4096, 8}, {5, 7000, 50}, {2, 16390, 64}})
+  for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{{9, 256, 8},
+                                                                   {37, 60, 2},
+                                                                   {5, 77, 64},
+                                                                   {5, 1000, 40},
+                                                                   {3, 1, 1},
+                                                                   {2, 33001, 3},
+                                                                   {5, 4096, 8},
+                                                                   {5, 7000, 50},
+                                                                   {2, 16390, 64}})
     for (const DataType dtype : {float32, bfloat16}) {
       SCOPED_TRACE(::testing::Message() << n << " " << dtype.name());
       Bench b{virtual_gpu(), {m, n}, {.gap = 1}, dtype};
       const StridedMemory x = b.input();
-      if (n == 256 || n == 7000) {  // nothing but minus infinity, and some NaNs
+      if (n == 60 || n == 256 || n == 1000 || n == 7000) {  // nothing but minus infinity, and some NaNs
         HostTensor row(dtype, {1, n});
         for (int64_t j = 0; j < n; ++j) row.set(j, j % 3 == 1 ? std::nan("") : -INFINITY);
         x.tensor.slice({4, 0}, {1, n}).copy_from(row);
@@ -432,7 +439,7 @@ TEST(RowKernels, TopK) {
 // Rows in which the k-th largest element has many equals, an outlier far from the rest, and rows in order.
 TEST(RowKernels, TopKOfEqualElements) {
   for (const auto& [n, k] :
-       std::vector<std::array<int64_t, 2>>{{130, 8}, {4096, 32}, {20000, 50}, {48, 48}}) {
+       std::vector<std::array<int64_t, 2>>{{130, 8}, {1000, 50}, {4096, 32}, {20000, 50}, {48, 48}}) {
     SCOPED_TRACE(n);
     const Device device = virtual_gpu();
     constexpr int64_t kRows = 7;

@@ -30,8 +30,10 @@ inline int most_taken(int64_t k) {
 
 /// A CTA holds some rows, or a part of one. It looks for a bound that at least k and not many more elements reach, moves these
 /// to shared memory, and ranks them there by counting how many are before each. The bound comes from the largest elements of
-/// groups, of which there are few: k of them that reach it are k elements. Where so many elements reach it that there is no
-/// room for them, the k-th largest is found exactly, among integers that are ordered as the numbers are.
+/// groups, of which there are few: k of them that reach it are k elements. First whole vectors are listed, those with an
+/// element that reaches the bound, since there are a quarter as many to compare; their elements are read once more. Where so
+/// many elements reach the bound that there is no room for them, the k-th largest is found exactly, among integers that are
+/// ordered as the numbers are.
 struct TopK {
   int thread_bytes = 128;  // of x, per thread
 
@@ -41,7 +43,7 @@ struct TopK {
   /// cdiv(columns, tile_columns); x_indices, where there are, [rows, columns]: what stands for the columns of x.
   void operator()(RowShape shape, Int32 k, int most, RowOperand x, bool has_indices, Ptr<int32> x_indices_ptr,
                   DataType values_type, Ptr<> values_ptr, Ptr<int32> indices_ptr) const {
-    const Tile tile(shape.tile_columns, x.dtype.bytes(), thread_bytes);
+    const Tile tile(shape.tile_columns, most, x.dtype.bytes(), thread_bytes);
     warps(tile.threads / 32);
     auto parts = cdiv(shape.columns(), tile.columns);
     grid(cdiv(shape.rows, tile.rows), parts);
@@ -61,192 +63,226 @@ struct TopK {
         scatter(g_indices, places + column, {to_row, to}, {.mask = mask});
       }
     };
-    if (tile.rows == 1 && tile.threads >= 2 * most)
-      take_from_row(tile, shape, k, most, x, row, column, store);
-    else
-      take_from_rows(tile, shape, k, most, x, row, column, store);
+    take(tile, shape, k, most, x, row, column, store);
   }
 
  private:
   static constexpr float kLeast = -std::numeric_limits<float>::infinity();
+  static constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  static constexpr int kFew = 16;                                   // elements taken
   static constexpr int kOutside = std::numeric_limits<int>::min();  // the key of columns that there are not
 
-  /// How threads share a tile: whole rows by one warp, or a wide one by several.
+  /// How threads share a tile: whole rows by a few lanes each, or a wide one by several warps.
   struct Tile {
     int columns, threads, rows, per_row, vector;
-    Tile(int columns, int bytes, int thread_bytes) : columns(columns) {
-      constexpr int kMost = 64;  // numbers that a thread's registers hold
-      const int per_thread = std::clamp(columns / 32, 8, std::min(kMost, thread_bytes / bytes));
-      threads = std::clamp(  // narrow rows: a warp for each
-          static_cast<int>(std::bit_floor(static_cast<unsigned>(std::max(1, columns / per_thread)))), 32,
-          1024);
-      rows = std::max(1, threads * per_thread / columns);
-      if (threads > 32) rows = 1;
-      rows = std::min(rows, 32);
-      per_row = threads / rows;
+    Tile(int columns, int most, int bytes, int thread_bytes) : columns(columns) {
+      constexpr int kMost = 64, kNarrow = 1024;  // numbers that a thread's registers hold; columns
+      constexpr int kOfLane = 32, kLeastLanes = 4;
+      if (columns < kNarrow || (columns == kNarrow && most <= kFew)) {
+        threads = 32;
+        per_row = std::max(kLeastLanes, columns / kOfLane);
+      } else {
+        // Where many of few columns are taken, the time is that of ranking, which more threads share.
+        const int per_thread = columns <= kNarrow ? 8 : std::min(kMost, thread_bytes / bytes);
+        threads = std::clamp(static_cast<int>(std::bit_ceil(static_cast<unsigned>(columns / per_thread))), 32,
+                             1024);
+        per_row = threads;
+      }
+      rows = threads / per_row;
       vector = std::gcd(columns / per_row, 16 / bytes);
     }
+    bool is_narrow() const { return threads == 32; }
+    int vectors() const { return columns / (per_row * vector); }  // of a thread
     layout::Layout layout() const {
-      return layout::spatial({rows, 1}) * layout::local({1, columns / (per_row * vector)}) *
-             layout::spatial({1, per_row}) * layout::local({1, vector});
+      return layout::spatial({rows, 1}) * layout::local({1, vectors()}) * layout::spatial({1, per_row}) *
+             layout::local({1, vector});
+    }
+    /// The elements of a row by vector of a thread, thread, and element of a vector.
+    Shape in_vectors() const { return {rows, vectors(), per_row, vector}; }
+  };
+
+  /// What was found of each row of a tile, in shared memory: the columns of vectors with an element that reaches the bound, then
+  /// the elements that do.
+  struct Found {
+    static constexpr int kPad = 4;  // so that rows lie in other banks
+    int rows, room;
+    SharedTensor s_vector_count, s_columns;     // [rows], [rows, room]
+    SharedTensor s_count, s_numbers, s_places;  // [rows], [rows, room]
+    Found(int rows, int room)
+        : rows(rows),
+          room(room),
+          s_vector_count(shared_tensor(int32, {rows})),
+          s_columns(shared_tensor(int32, {rows, room + kPad})),
+          s_count(shared_tensor(int32, {rows})),
+          s_numbers(shared_tensor(float32, {rows, room + kPad})),
+          s_places(shared_tensor(int32, {rows, room + kPad})) {}
+
+    void clear() const {
+      store_shared(s_vector_count, zeros(int32, {rows}));
+      store_shared(s_count, zeros(int32, {rows}));
+      // Slots beyond the count are before none.
+      store_shared(s_numbers.slice({0, 0}, {rows, room}), full(float32, {rows, room}, kNan));
+      store_shared(s_places.slice({0, 0}, {rows, room}), zeros(int32, {rows, room}));
+    }
+    /// Moves the elements of the mask, as far as there is room.
+    void add(const RegisterBase& row, const RegisterBase& elements, const RegisterBase& places,
+             const RegisterValue& mask) const {
+      auto at = atomic::add(s_count, 1, {row}, {.mask = mask});
+      auto fits = mask && at < room;
+      scatter(s_numbers, elements, {row, at}, {.mask = fits});
+      scatter(s_places, places, {row, at}, {.mask = fits});
+    }
+    /// Lists the vectors whose `largest` reach the bounds [rows, 1]. Where there is no room for a thread's, none of them: their
+    /// number tells.
+    void list_vectors(const Tile& tile, const RegisterBase& largest, const RegisterBase& bound) const {
+      const Shape of_thread{rows, 1, tile.per_row, 1};
+      auto row = register_tensor(int32, of_thread, [](auto i, auto, auto, auto) { return i; });
+      auto column =
+          register_tensor(int32, of_thread, [&](auto, auto, auto l, auto) { return l * tile.vector; });
+      auto bounds = bound.reshape({rows, 1, 1, 1});
+      auto count = sum((largest >= bounds).to(int32), {.axis = 1, .keep = true});
+      RegisterTensor at = atomic::add(s_vector_count, count, {row}, {.mask = count > 0});
+      auto limit = select(at + count <= room, bounds, kNan);
+      for (int v = 0; v < tile.vectors(); ++v) {
+        auto is_listed = largest.slice({0, v, 0, 0}, of_thread) >= limit;
+        scatter(s_columns, column + v * tile.per_row * tile.vector, {row, at}, {.mask = is_listed});
+        at += is_listed.to(int32);
+      }
+    }
+    /// Moves the elements of the listed vectors that reach the bounds, if all are listed; `x` has what the tile holds.
+    void collect(const Tile& tile, const GlobalTensor& x, const Int32& first_row, const Int32& first_column,
+                 const ScalarArg& width, const RegisterBase& bound) const {
+      const int lanes = tile.per_row, each = tile.is_narrow() ? std::min(2, tile.vector) : 1,
+                at_once = each * lanes;
+      auto count = load_shared(s_vector_count).reshape({rows, 1});
+      auto ends = select(count <= room, count * tile.vector, 0);
+      auto row = register_tensor(int32, {rows, at_once}, [](auto i, auto) { return i; });
+      for (Int32 first : range(0, max(ends), at_once)) {
+        RegisterTensor slot =
+            register_tensor(int32, {rows, at_once}, [&](auto, auto j) { return first + j; });
+        annotate_layout(slot, layout::spatial({rows, lanes}) * layout::local({1, each}));
+        auto is_there = slot < ends;
+        auto place = gather(s_columns, {row, slot >> std::countr_zero(static_cast<unsigned>(tile.vector))},
+                            {rows, at_once}, {.mask = is_there}) +
+                     (slot & (tile.vector - 1));
+        auto number = gather(x, {row + first_row, place + first_column}, {rows, at_once},
+                             {.other = kNan, .mask = is_there && place + first_column < width})
+                          .to(float32);
+        add(row, number, place, number >= bound);
+      }
     }
   };
 
-  /// Of one row: elements stay the numbers they are, and each thread's largest one is a group's. One warp finds the bound.
   template <class Store>
-  void take_from_row(const Tile& tile, const RowShape& shape, const Int32& k, int most, const RowOperand& x,
-                     const Int32& row, const Int32& column, const Store& store) const {
-    constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-    constexpr int kMostTakenAway = 16;
-    constexpr int kFewMore = 8;  // share of `most` by which more maxima than k may reach the bound
-    const int columns = tile.columns, threads = tile.threads, room = 4 * most;
-    max_registers(std::max(80, 5 * columns / threads / 2));  // so that some CTAs fit a multiprocessor
+  void take(const Tile& tile, const RowShape& shape, const Int32& k, int most, const RowOperand& x,
+            const Int32& row, const Int32& column, const Store& store) const {
+    const int rows = tile.rows, columns = tile.columns, room = 4 * most;
+    // So that some CTAs fit a multiprocessor.
+    const int least_registers = tile.is_narrow() && (x.dtype.bytes() < 4 || most > kFew) ? 88
+                                : tile.threads < 512                                     ? 64
+                                                                                         : 80;
+    max_registers(std::max(least_registers, 2 * tile.vectors() * tile.vector));
     RegisterTensor numbers = load(tile, x.view(shape, 0), row, column);
-    auto places = register_tensor(int32, {1, columns}, [](auto, auto j) { return j; });
-    auto s_maxima = shared_tensor(float32, {threads}), s_bound = shared_tensor(float32, {1});
-    auto s_count = shared_tensor(int32, {1});
-    auto s_numbers = shared_tensor(float32, {room});
-    auto s_places = shared_tensor(int32, {room});
-    const auto clear = [&] {
-      store_shared(s_count, zeros(int32, {1}));
-      store_shared(s_numbers, full(float32, {room}, kNan));  // slots beyond the count are before none
-      store_shared(s_places, zeros(int32, {room}));
-    };
-    const Shape in_vectors{columns / (threads * tile.vector), threads, tile.vector};
-    /// Moves the elements of the mask to shared memory, as far as there is room: vector by vector, each with one atomic,
-    /// so that few masks are held at once. `mask_of` takes what makes a part of a tile.
-    const auto collect = [&](const auto& mask_of, const RegisterBase& elements) {
-      auto of_thread =
-          register_tensor(int32, {1, threads, 1}, [&](auto, auto i, auto) { return i * tile.vector; });
-      for (int64_t v = 0; v < in_vectors[0]; ++v) {
-        const auto vector = [&](const RegisterBase& t) {
-          return t.reshape(in_vectors).slice({v, 0, 0}, {1, threads, tile.vector});
-        };
-        auto mask = mask_of(vector);
-        auto count = sum(mask.to(int32), {.axis = 2, .keep = true});
-        auto first = atomic::add(s_count, count, {zeros(int32, {1, threads, 1})}, {.mask = count > 0});
-        auto fits = first + count <= room;
-        RegisterTensor at = first;
-        auto numbers_of_vector = vector(elements);
-        for (int64_t i = 0; i < tile.vector; ++i) {
-          const auto element = [&](const RegisterBase& t) { return t.slice({0, 0, i}, {1, threads, 1}); };
-          auto is_moved = element(mask) && fits;
-          scatter(s_numbers, element(numbers_of_vector), {at}, {.mask = is_moved});
-          scatter(s_places, of_thread + (v * threads * tile.vector + i), {at}, {.mask = is_moved});
-          at += element(mask).to(int32);
-        }
-      }
-      sync();
-    };
-
-    clear();
-    store_shared(s_maxima, max(max(numbers.reshape(in_vectors), {.axes = {0, 2}}), kLeast));
+    RegisterTensor largest = max(numbers.reshape(tile.in_vectors()), {.axis = 3, .keep = true});
+    const Found found(rows, room);
+    found.clear();
+    auto row_numbers = register_tensor(int32, {rows, 1}, [](auto i, auto) { return i; });
+    auto is_row = row_numbers + row < shape.rows;
+    RegisterTensor bound = select(is_row, bound_of_rows(tile, numbers, largest, k, most), kNan);
+    found.list_vectors(tile, largest, bound);
     sync();
-    if (auto first = single_warp()) {
-      auto maxima = turned(imbrex::view(load_shared(s_maxima), int32)).reshape({1, threads});
-      auto least = most <= kMostTakenAway ? bound_by_taking(maxima, k) : bound_of(maxima, k, most / kFewMore);
-      store_shared(s_bound,
-                   max(value_of(least), kLeast).reshape({1}));  // too few different ones: all reach it
-    }
+    found.collect(tile, x.view(shape, 0), row, column, shape.columns(), bound);
     sync();
-    Float32 bound = s_bound[0];
-    collect([&](const auto& part) { return part(numbers) >= bound; }, numbers);
-    Int32 count = s_count[0];
+    const auto counts = [&] { return load_shared(found.s_count).reshape({rows, 1}); };
+    auto vector_counts = load_shared(found.s_vector_count).reshape({rows, 1});
     // All columns that there are not are minus infinity, too.
-    if (auto exactly = when(count > room || bound == kLeast)) {
-      sync();  // all have read the count
-      clear();
-      auto keys = keys_of(tile, numbers, column, shape.columns());
+    if (auto exactly = when(any(max(vector_counts, counts()) > room || bound == kLeast))) {
+      sync();  // all have read the counts
+      found.clear();
+      // Read again, so that few registers hold elements meanwhile.
+      auto places = register_tensor(int32, {rows, columns}, [](auto, auto j) { return j; });
+      RegisterTensor keys = keys_of(tile, load(tile, x.view(shape, 0), row, column), column, shape.columns());
       RegisterTensor least = bound_of(keys, k, 0);
       auto missing = k - count_of(keys > least);
-      auto is_last = keys == least && places <= last_place(keys == least, places, missing);
+      RegisterTensor last = last_place(keys == least, places, missing);
       sync();
-      auto is_taken = keys > least || is_last;
-      collect([&](const auto& part) { return part(is_taken); }, select(numbers == numbers, numbers, kLeast));
-      count = s_count[0];
+      auto in_row = register_tensor(int32, {rows, 1, 1, 1}, [](auto i, auto, auto, auto) { return i; });
+      for (int v = 0; v < tile.vectors(); ++v) {
+        const Shape of_vector{rows, 1, tile.per_row, tile.vector};
+        const auto vector = [&](const RegisterBase& t) {
+          return t.reshape(tile.in_vectors()).slice({0, v, 0, 0}, of_vector);
+        };
+        auto key = vector(keys), place = vector(places);
+        auto bound = least.reshape({rows, 1, 1, 1});
+        found.add(in_row + zeros(int32, of_vector), max(value_of(key), kLeast), place,
+                  key > bound || (key == bound && place <= last.reshape({rows, 1, 1, 1})));
+      }
+      sync();
     }
 
-    // An element's rank is the number of those before it: each is compared with the others by some neighbouring threads.
-    const int slots = std::max({16, most, threads / 32}), sharing = threads / slots,
+    // An element's rank is the number of those before it: each is compared with the others by some neighbouring lanes, a
+    // few at a time.
+    const int lanes = tile.per_row, slots = std::min(room, std::max({16, most, lanes / 32})),
+              sharing = std::max(1, lanes / slots), each = slots * sharing / lanes,
               at_once = std::min(4, room / sharing);
-    auto shares = register_tensor(int32, {1, sharing}, [](auto, auto j) { return j; });
-    for (Int32 first : range(0, count, slots)) {
-      auto slot = register_tensor(int32, {slots, 1}, [&](auto i, auto) { return first + i; });
-      auto number = gather(s_numbers, {slot}, {slots, 1});
-      auto place = gather(s_places, {slot}, {slots, 1});
-      RegisterTensor before = zeros(int32, {slots, sharing});
-      annotate_layout(before, layout::spatial({slots, sharing}));
-      for (Int32 other : range(0, count, sharing * at_once))
-        for (int i = 0; i < at_once; ++i) {
-          auto other_slot = shares + (other + i * sharing);
-          auto other_number = gather(s_numbers, {other_slot}, {1, sharing});
-          auto other_place = gather(s_places, {other_slot}, {1, sharing});
-          auto is_before = other_number > number || (other_number == number && other_place < place);
-          before += is_before.to(int32);
-        }
-      RegisterTensor rank = sum(before, {.axis = 1, .keep = true});
-      store(slot < count && rank < k, zeros(int32, {slots, 1}), rank, number, place);
+    auto count = counts();
+    const Int32 end = max(count);
+    for (Int32 first : range(0, end, slots)) {
+      auto slot = register_tensor(int32, {rows, slots}, [&](auto, auto j) { return first + j; });
+      auto number = gather(found.s_numbers, {row_numbers, slot}, {rows, slots});
+      auto place = gather(found.s_places, {row_numbers, slot}, {rows, slots});
+      RegisterTensor before = zeros(int32, {rows, slots, sharing});
+      annotate_layout(before,
+                      layout::spatial({rows, lanes / sharing, sharing}) * layout::local({1, each, 1}));
+      const Shape of_slot{rows, slots, 1, 1};
+      for (Int32 other : range(0, end, sharing * at_once)) {
+        auto others = [&](const SharedTensor& s) {
+          return load_shared(s.slice({0, other}, {rows, sharing * at_once}))
+              .reshape({rows, 1, sharing, at_once});
+        };
+        auto other_number = others(found.s_numbers);
+        auto other_place = others(found.s_places);
+        auto is_before = other_number > number.reshape(of_slot) ||
+                         (other_number == number.reshape(of_slot) && other_place < place.reshape(of_slot));
+        annotate_layout(is_before, layout::spatial({rows, lanes / sharing, sharing, 1}) *
+                                       layout::local({1, each, 1, at_once}));
+        before += sum(is_before.to(int32), {.axis = 3});
+      }
+      RegisterTensor rank = sum(before, {.axis = 2});
+      store(slot < count && rank < k && is_row, row_numbers + zeros(int32, {rows, slots}), rank, number,
+            place);
     }
   }
 
-  /// Of several rows, or of one that has few threads: elements are integers.
-  template <class Store>
-  void take_from_rows(const Tile& tile, const RowShape& shape, const Int32& k, int most, const RowOperand& x,
-                      const Int32& row, const Int32& column, const Store& store) const {
-    const int rows = tile.rows, columns = tile.columns, room = std::min(columns, 4 * most);
-    // So that a multiprocessor has room for a second CTA, which loads while the first one counts.
-    if (tile.threads >= 128 && columns <= 32 * tile.threads)
-      max_registers(std::max(64, 4 * columns / tile.threads));
-    auto keys = keys_of(tile, load(tile, x.view(shape, 0), row, column), column, shape.columns());
-    auto places = register_tensor(int32, {rows, columns}, [](auto, auto j) { return j; });
-    auto s_count = shared_tensor(int32, {rows});
-    auto s_keys = shared_tensor(int32, {rows, room}), s_places = shared_tensor(int32, {rows, room});
-    auto numbers = register_tensor(int32, {rows, 1}, [](auto i, auto) { return i; });
-    /// Moves the elements of the mask to shared memory, as far as there is room; their number in each row.
-    const auto collect = [&](const RegisterValue& mask) {
-      store_shared(s_count, zeros(int32, {rows}));
-      store_shared(s_keys, full(int32, {rows, room}, kOutside));  // slots beyond the count are before none
-      store_shared(s_places, zeros(int32, {rows, room}));
-      sync();
-      auto at = atomic::add(s_count, 1, {numbers + zeros(int32, {rows, columns})}, {.mask = mask});
-      auto fits = mask && at < room;
-      scatter(s_keys, keys, {numbers, at}, {.mask = fits});
-      scatter(s_places, places, {numbers, at}, {.mask = fits});
-      sync();
-      return load_shared(s_count);
+  /// A bound that at least k elements of each row reach, [rows, 1]; minus infinity where it is not known.
+  static RegisterTensor bound_of_rows(const Tile& tile, const RegisterBase& numbers,
+                                      const RegisterBase& largest, const Int32& k, int most) {
+    constexpr int kFewMore = 8;  // share of `most` by which more groups than k may reach the bound
+    int parts = 1;               // of a thread's elements: groups
+    while (parts < tile.vectors() && (tile.per_row * parts < 2 * most || tile.vectors() % parts != 0))
+      ++parts;
+    const int groups = tile.per_row * parts;
+    RegisterTensor maxima =
+        groups < most
+            ? RegisterValue(numbers.reshape({tile.rows, tile.columns}))
+            : max(largest.reshape({tile.rows, parts, tile.vectors() / parts, tile.per_row}), {.axis = 2})
+                  .reshape({tile.rows, groups});
+    const auto bound_among = [&](const RegisterBase& numbers) {
+      RegisterTensor keys = turned(imbrex::view(max(numbers, kLeast), int32));
+      auto least = most <= kFew ? bound_by_taking(keys, k) : bound_of(keys, k, most / kFewMore);
+      return max(value_of(least), kLeast);  // too few different ones: all reach it
     };
-
-    RegisterTensor count = collect(keys >= bound_of(group_maxima(tile, keys, most), k, most / 2));
-    if (auto many = when(max(count) > room)) {
-      sync();  // all have read the counts
-      RegisterTensor least = bound_of(keys, k, 0);
-      auto missing = k - count_of(keys > least);
-      count =
-          collect(keys > least || (keys == least && places <= last_place(keys == least, places, missing)));
+    if (tile.is_narrow()) {
+      sync();
+      return bound_among(maxima);
     }
-
-    auto counts = count.reshape({rows, 1});
-    auto slots = register_tensor(int32, {rows, room}, [](auto, auto j) { return j; });
-    auto present = slots < counts;
-    auto ranked = gather(s_keys, {numbers, slots}, {rows, room}, {.mask = present});
-    auto ranked_places = gather(s_places, {numbers, slots}, {rows, room}, {.mask = present});
-    RegisterTensor rank = zeros(int32, {rows, room});
-    constexpr int kAtOnce = 8;  // divides `room`
-    for (Int32 first : range(0, max(count), kAtOnce))
-      for (int j = 0; j < kAtOnce; ++j) {
-        const auto add = [&](const auto& key, const auto& place) {
-          auto is_before = key > ranked || (key == ranked && place < ranked_places);
-          rank += is_before.to(int32);
-        };
-        if (rows == 1) {  // numbers that every thread reads for itself
-          Int32 key = s_keys[0][first + j], place = s_places[0][first + j];
-          add(key, place);
-        } else {
-          add(gather(s_keys, {numbers, first + j}, {rows, 1}),
-              gather(s_places, {numbers, first + j}, {rows, 1}));
-        }
-      }
-    store(present && rank < k && numbers + row < shape.rows, numbers, rank, value_of(ranked), ranked_places);
+    auto s_maxima = shared_tensor(float32, {groups}), s_bound = shared_tensor(float32, {1});
+    store_shared(s_maxima, maxima.reshape({groups}));
+    sync();
+    if (auto first = single_warp())
+      store_shared(s_bound, bound_among(load_shared(s_maxima).reshape({1, groups})).reshape({1}));
+    sync();
+    return load_shared(s_bound).reshape({1, 1});
   }
 
   /// The bits of a float32 as an integer of the same order, and back: negative numbers have theirs turned round.
@@ -268,16 +304,6 @@ struct TopK {
     auto is_inside =
         register_tensor(boolean, {1, tile.columns}, [&](auto, auto j) { return column + j < width; });
     return select(is_inside, select(keys == kMinusZero, 0, keys), kOutside);
-  }
-
-  /// The largest of each group of elements, at least 2 * most groups where there are as many elements.
-  static RegisterValue group_maxima(const Tile& tile, const RegisterValue& keys, int most) {
-    auto of_threads =
-        keys.reshape({tile.rows, tile.columns / (tile.per_row * tile.vector), tile.per_row, tile.vector});
-    if (tile.per_row >= 2 * most) return max(max(of_threads, {.axis = 3}), {.axis = 1});
-    if (tile.per_row * tile.vector >= 2 * most)
-      return max(of_threads, {.axis = 1}).reshape({tile.rows, tile.per_row * tile.vector});
-    return keys;
   }
 
   /// The k-th largest, equal ones counted once.
