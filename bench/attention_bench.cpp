@@ -297,6 +297,12 @@ class Bench {
     const PackedArguments packed({}, {}, q_.address());
     Kernel<kernels::AttentionGradientRows> prepare({}, device_);
     prepare(1, heads, q, padded, d, bfloat16, os, dos, log_sum, rows, packed);
+    const auto of_kv = [&](auto kernel) {
+      return time([&] {
+        kernel(1, heads / group, q, padded, kv, d, d, group, scale, bfloat16, qs, ks, vs, dos, rows, dks, dvs,
+               packed, steps);
+      });
+    };
     double us = 0;
     if (of_q) {
       auto kernel =
@@ -306,19 +312,10 @@ class Bench {
                steps);
       });
     } else if (is_large) {
-      auto kernel =
-          configured<kernels::WithScoreOptions<kernels::AttentionGradientKvLarge>>(device_, configuration);
-      us = time([&] {
-        kernel(1, heads / group, q, padded, kv, d, d, group, scale, bfloat16, qs, ks, vs, dos, rows, dks, dvs,
-               steps);
-      });
+      us = of_kv(
+          configured<kernels::WithScoreOptions<kernels::AttentionGradientKvLarge>>(device_, configuration));
     } else {
-      auto kernel =
-          configured<kernels::WithScoreOptions<kernels::AttentionGradientKv>>(device_, configuration);
-      us = time([&] {
-        kernel(1, heads / group, q, padded, kv, d, d, group, scale, bfloat16, kernels::KvGradients::kBoth, qs,
-               ks, vs, dos, rows, dks, dvs, packed, steps);
-      });
+      us = of_kv(configured<kernels::WithScoreOptions<kernels::AttentionGradientKv>>(device_, configuration));
     }
     if (!of_q) o_ = dk;
     const Timed t{us, (of_q ? 6.0 : 8.0) * heads * q * kv * d * (steps.causal ? 0.5 : 1), 0, difference(n)};

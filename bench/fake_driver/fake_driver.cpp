@@ -25,6 +25,14 @@ int cuDeviceGetName(char* name, int bytes, int) {
   std::strncpy(name, "fake GPU", static_cast<size_t>(bytes));
   return 0;
 }
+int cuDeviceGetPCIBusId(char* id, int bytes, int) {
+  std::strncpy(id, "0000:00:00.0", static_cast<size_t>(bytes));
+  return 0;
+}
+int cuDeviceGetByPCIBusId(int* device, const char*) {
+  *device = 0;
+  return 0;
+}
 int cuDeviceGetAttribute(int* value, int which, int) {
   switch (which) {
     case 16:  // multiprocessors
@@ -80,6 +88,11 @@ int cuMemFree_v2(uint64_t address) {
   std::free(reinterpret_cast<void*>(address));
   return 0;
 }
+/// All memory is the device's own.
+int cuPointerGetAttributes(unsigned count, const int* which, void** values, uint64_t) {
+  for (unsigned i = 0; i < count; ++i) *static_cast<int*>(values[i]) = which[i] == 2 ? 2 : 0;
+  return 0;
+}
 int cuModuleGetFunction(void** function, void*, const char*) {
   *function = &object;
   return 0;
@@ -121,7 +134,6 @@ int cuTensorMapEncodeTiled(void* out, int type, uint32_t rank, void* address, co
 SUCCEEDS(cuInit)
 SUCCEEDS(cuCtxCreate_v2)
 SUCCEEDS(cuCtxDestroy_v2)
-SUCCEEDS(cuPointerGetAttributes)
 SUCCEEDS(cuMemcpyHtoDAsync_v2)
 SUCCEEDS(cuMemcpyDtoHAsync_v2)
 SUCCEEDS(cuMemcpyDtoDAsync_v2)
@@ -142,6 +154,8 @@ SUCCEEDS(cuMemRelease)
 SUCCEEDS(cuMemMap)
 SUCCEEDS(cuMemUnmap)
 SUCCEEDS(cuMemSetAccess)
+SUCCEEDS(cuMemExportToShareableHandle)
+SUCCEEDS(cuMemImportFromShareableHandle)
 SUCCEEDS(cuLinkCreate_v2)
 SUCCEEDS(cuLinkAddData_v2)
 SUCCEEDS(cuLinkComplete)

@@ -97,16 +97,15 @@ LaunchReport attention_backward(const DeviceTensor& q, const DeviceTensor& k, co
   }
   kernels::WithScoreOptions<kernels::AttentionGradientKv> of_kv{.consumers = of_kv_groups};
   if (of_kv_groups == 3) of_kv.stages = 4;
-  if (larger > 128) of_kv.stages = 2;
-  if (larger > 192 || needs_registers(steps) || (call.is_packed() && larger > 64)) of_kv.block_q = 32;
+  if (needs_registers(steps) || (call.is_packed() && larger > 64)) of_kv.block_q = 32;
   kernels::WithScoreOptions<kernels::AttentionGradientQ> of_q{.consumers = of_q_groups, .overlaps = true};
   if (of_q_groups == 3) of_q.stages = 4;
-  if (larger > 128) of_q.stages = 2;
-  if (larger > 192 || needs_registers(steps)) of_q.block_kv = 32;
-  if (larger > 128 && !call.is_packed() && !needs_registers(steps)) {
+  if (needs_registers(steps)) of_q.block_kv = 32;
+  if (larger > 128) {
     of_q.one_value = true;
-    of_q.block_kv = larger > 192 ? 48 : 64;  // of 64 with the largest, 4 bytes a thread are spilled
     of_q.stages = larger > 192 ? 2 : 3;
+    // Of 64 columns of heads of other sizes, a few bytes a thread are spilled.
+    if (!needs_registers(steps) && larger != 256 && (call.is_packed() || larger > 192)) of_q.block_kv = 48;
   }
   auto& kv_kernel = configured_kernel(q.device(), of_kv, {of_kv.block_q, of_kv.stages, of_kv_groups});
   auto& q_kernel = configured_kernel(

@@ -27,23 +27,19 @@ using OfLargeKv = WithScoreOptions<AttentionGradientKvLarge>;
 using OfQ = WithScoreOptions<AttentionGradientQ>;
 using OfAll = WithScoreOptions<AttentionGradientAll>;
 
-std::vector<SizeOption> sizes(bool of_kv) {
-  std::vector<SizeOption> all{
-      {"heads", 4, "heads of Q, of all batches"},
-      {"q", 300, "rows of Q per head"},
-      {"kv", 300, "rows of K and V per head"},
-      {"d", 128, "columns: the head's size, a multiple of 16, at most 256"},
-      {"group", 1, "heads of Q that share one of K and V"},
-      {"causal", 0, "1: row i sees the columns up to i + kv - q"},
-      {"bf16", 0, "1: bfloat16, 0: float16"},
-      {"sequences", 0, "packed sequences that the rows are divided among, unevenly; 0: none"},
-      {"dv", 0, "columns of V and O; 0: as d"},
-      {"window", 0, "columns that a row sees, its own the last; 0: all"},
-      {"cap", 0, "bound of the scores, by tanh; 0: none"},
-      {"alibi", 0, "1: a bias by distance, of each head"}};
-  if (of_kv)
-    all.push_back({"only", 0, "1: the gradient of K, 2: that of V, 0: both, for heads of at most 128"});
-  return all;
+std::vector<SizeOption> sizes() {
+  return {{"heads", 4, "heads of Q, of all batches"},
+          {"q", 300, "rows of Q per head"},
+          {"kv", 300, "rows of K and V per head"},
+          {"d", 128, "columns: the head's size, a multiple of 16, at most 256"},
+          {"group", 1, "heads of Q that share one of K and V"},
+          {"causal", 0, "1: row i sees the columns up to i + kv - q"},
+          {"bf16", 0, "1: bfloat16, 0: float16"},
+          {"sequences", 0, "packed sequences that the rows are divided among, unevenly; 0: none"},
+          {"dv", 0, "columns of V and O; 0: as d"},
+          {"window", 0, "columns that a row sees, its own the last; 0: all"},
+          {"cap", 0, "bound of the scores, by tanh; 0: none"},
+          {"alibi", 0, "1: a bias by distance, of each head"}};
 }
 
 /// A backward pass, as sizes of a registered kernel state it.
@@ -225,56 +221,41 @@ class Gradients {
   std::shared_ptr<std::unique_ptr<Reference>> reference_ = std::make_shared<std::unique_ptr<Reference>>();
 };
 
+template <class OfHeads>
+void run_of_kv(Case& c, Kernel<OfHeads>& kernel) {
+  const Problem p(c);
+  DeviceTensor dk = c.output(p.dtype, p.k.shape()), dv = c.output(p.dtype, p.v.shape());
+  c.launch(kernel, 1, p.heads / p.group, p.q_size, p.padded, p.kv_size, p.d, p.d_v, p.group, p.scale, p.dtype,
+           HeadArguments(p.q), HeadArguments(p.k), HeadArguments(p.v), HeadArguments(p.d_o), p.rows,
+           HeadArguments(dk), HeadArguments(dv), p.packed(), p.steps);
+  c.flop *= 8;
+  const Gradients expected(c, p);
+  expected.of_k(dk);
+  expected.of_v(dv);
+}
+
 const KernelRegistration<OfKv> of_kv{
-    {"attention_backward_kv", "gradients of attention by K and V", sizes(true)},
-    [](Case& c, Kernel<OfKv>& kernel) {
-      const Problem p(c);
-      DeviceTensor dk = c.output(p.dtype, p.k.shape()), dv = c.output(p.dtype, p.v.shape());
-      const auto which = static_cast<KvGradients>(c.size("only"));
-      c.launch(kernel, 1, p.heads / p.group, p.q_size, p.padded, p.kv_size, p.d, p.d_v, p.group, p.scale,
-               p.dtype, which, HeadArguments(p.q), HeadArguments(p.k), HeadArguments(p.v),
-               HeadArguments(p.d_o), p.rows, HeadArguments(dk), HeadArguments(dv), p.packed(), p.steps);
-      c.flop *= 8;
-      const Gradients expected(c, p);
-      if (which != KvGradients::kOnlyV) expected.of_k(dk);
-      if (which != KvGradients::kOnlyK) expected.of_v(dv);
-    }};
+    {"attention_backward_kv", "gradients of attention by K and V, of heads of at most 128", sizes()},
+    run_of_kv<OfKv>};
 
 const KernelRegistration<OfLargeKv> of_large_kv{
-    {"attention_backward_kv_large", "gradients of attention by K and V, of heads of more than 128",
-     sizes(false)},
-    [](Case& c, Kernel<OfLargeKv>& kernel) {
-      if (c.size("sequences") > 0)
-        throw LaunchError(Diagnostic{{},
-                                     "attention_backward_kv_large: it has no packed sequences",
-                                     {},
-                                     "leave --sequences out, or use attention_backward_kv with --only"});
-      const Problem p(c);
-      DeviceTensor dk = c.output(p.dtype, p.k.shape()), dv = c.output(p.dtype, p.v.shape());
-      c.launch(kernel, 1, p.heads / p.group, p.q_size, p.padded, p.kv_size, p.d, p.d_v, p.group, p.scale,
-               p.dtype, HeadArguments(p.q), HeadArguments(p.k), HeadArguments(p.v), HeadArguments(p.d_o),
-               p.rows, HeadArguments(dk), HeadArguments(dv), p.steps);
-      c.flop *= 8;
-      const Gradients expected(c, p);
-      expected.of_k(dk);
-      expected.of_v(dv);
-    }};
+    {"attention_backward_kv_large", "gradients of attention by K and V, of heads of more than 128", sizes()},
+    run_of_kv<OfLargeKv>};
 
-const KernelRegistration<OfQ> of_q{{"attention_backward_q", "the gradient of attention by Q", sizes(false)},
-                                   [](Case& c, Kernel<OfQ>& kernel) {
-                                     const Problem p(c);
-                                     DeviceTensor dq = c.output(p.dtype, p.q.shape());
-                                     c.launch(kernel, 1, p.heads, p.q_size, p.padded, p.kv_size, p.d, p.d_v,
-                                              p.group, p.scale, p.dtype, HeadArguments(p.q),
-                                              HeadArguments(p.k), HeadArguments(p.v), HeadArguments(p.d_o),
-                                              p.rows, HeadArguments(dq), p.packed(), p.steps);
-                                     c.flop *= 6;
-                                     Gradients(c, p).of_q(dq);
-                                   }};
+const KernelRegistration<OfQ> of_q{
+    {"attention_backward_q", "the gradient of attention by Q", sizes()}, [](Case& c, Kernel<OfQ>& kernel) {
+      const Problem p(c);
+      DeviceTensor dq = c.output(p.dtype, p.q.shape());
+      c.launch(kernel, 1, p.heads, p.q_size, p.padded, p.kv_size, p.d, p.d_v, p.group, p.scale, p.dtype,
+               HeadArguments(p.q), HeadArguments(p.k), HeadArguments(p.v), HeadArguments(p.d_o), p.rows,
+               HeadArguments(dq), p.packed(), p.steps);
+      c.flop *= 6;
+      Gradients(c, p).of_q(dq);
+    }};
 
 const KernelRegistration<OfAll> of_all{
     {"attention_backward_all", "gradients of attention by Q, K and V, in the order in which CTAs add",
-     sizes(false)},
+     sizes()},
     [](Case& c, Kernel<OfAll>& kernel) {
       const Problem p(c);
       DeviceTensor dk = c.output(p.dtype, p.k.shape()), dv = c.output(p.dtype, p.v.shape());

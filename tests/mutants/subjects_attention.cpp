@@ -77,11 +77,9 @@ Subject gradient_kv() {
   const int rows = 150, columns = 140, padded = 256;
   const WithScoreOptions<kernels::AttentionGradientKv> kernel{.block_q = 32, .stages = 2};
   return subject_of("dkv", kernel,
-                    std::tuple(1, kHeads, rows, padded, columns, kSize, kSize, 1, 0.2f, float16,
-                               kernels::KvGradients::kBoth),
-                    read(rows), read(columns), read(columns), read(rows),
-                    std::tuple(in(float32, {2, kHeads, padded})), written(columns), written(columns),
-                    kNotPacked, steps(true));
+                    std::tuple(1, kHeads, rows, padded, columns, kSize, kSize, 1, 0.2f, float16), read(rows),
+                    read(columns), read(columns), read(rows), std::tuple(in(float32, {2, kHeads, padded})),
+                    written(columns), written(columns), kNotPacked, steps(true));
 }
 
 Subject gradient_kv_large() {
@@ -93,7 +91,7 @@ Subject gradient_kv_large() {
                     std::tuple(1, 1, rows, padded, columns, kSize, kSize, kHeads, 0.2f, float16), read(rows),
                     read(columns, kSize, 1), read(columns, kSize, 1), read(rows),
                     std::tuple(in(float32, {2, kHeads, padded})), written(columns, kSize, 1),
-                    written(columns, kSize, 1), steps(true, left));
+                    written(columns, kSize, 1), kNotPacked, steps(true, left));
 }
 
 Subject gradient_q() {

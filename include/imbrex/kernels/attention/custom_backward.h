@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <tuple>
 #include <utility>
@@ -33,25 +32,20 @@ class BackwardAttentionCall {
   int64_t larger_size() const { return std::max(head_size_, value_size_); }
   bool is_packed() const { return is_packed_; }
 
-  /// All launches: `of_kv(arguments)` launches kernels::AttentionGradientKv, once or, for large heads of packed sequences, for each
-  /// of the gradients of K and V; `of_large_kv(arguments)`, for other large heads, kernels::AttentionGradientKvLarge;
-  /// `of_q(arguments)` kernels::AttentionGradientQ. Returns the first report that has findings, else the last.
+  /// All launches: `of_kv(arguments)` launches kernels::AttentionGradientKv, `of_large_kv(arguments)`, for heads of more than 128,
+  /// kernels::AttentionGradientKvLarge, `of_q(arguments)` kernels::AttentionGradientQ. Returns the first report that has findings,
+  /// else the last.
   template <class LaunchOfKv, class LaunchOfLargeKv, class LaunchOfQ>
   LaunchReport launch(const LaunchOfKv& of_kv, const LaunchOfLargeKv& of_large_kv,
                       const LaunchOfQ& of_q) const {
-    using kernels::KvGradients;
     LaunchReport report = start();
     const auto note = [&](LaunchReport of_launch) {
       if (report.clean()) report = std::move(of_launch);
     };
-    if (larger_size() <= 128) {
-      note(of_kv(OfKv{*this, KvGradients::kBoth}));
-    } else if (!is_packed_) {
-      note(of_large_kv(OfLargeKv{*this}));
-    } else {
-      note(of_kv(OfKv{*this, KvGradients::kOnlyK}));
-      note(of_kv(OfKv{*this, KvGradients::kOnlyV}));
-    }
+    if (larger_size() <= 128)
+      note(of_kv(OfKv{*this}));
+    else
+      note(of_large_kv(OfKv{*this}));
     note(of_q(OfQ{*this}));
     deliver();
     return report;
@@ -80,18 +74,10 @@ class BackwardAttentionCall {
  private:
   struct OfKv {
     const BackwardAttentionCall& c;
-    kernels::KvGradients which;
     auto arguments() const {
       return std::tie(c.batches_, c.heads_kv_, c.rows_, c.padded_, c.rows_kv_, c.head_size_, c.value_size_,
-                      c.group_, c.scale_, c.dtype_, which, c.q_, c.k_, c.v_, c.d_o_, c.of_rows_, c.dk_, c.dv_,
+                      c.group_, c.scale_, c.dtype_, c.q_, c.k_, c.v_, c.d_o_, c.of_rows_, c.dk_, c.dv_,
                       c.is_packed_, c.sequences_, c.q_begins_, c.kv_begins_);
-    }
-  };
-  struct OfLargeKv {
-    const BackwardAttentionCall& c;
-    auto arguments() const {
-      return std::tie(c.batches_, c.heads_kv_, c.rows_, c.padded_, c.rows_kv_, c.head_size_, c.value_size_,
-                      c.group_, c.scale_, c.dtype_, c.q_, c.k_, c.v_, c.d_o_, c.of_rows_, c.dk_, c.dv_);
     }
   };
   struct OfQ {
@@ -147,9 +133,10 @@ class CustomAttentionBackward {
     int block_q = 32, block_kv = 32;
   };
   explicit CustomAttentionBackward(const Device& device, const Tiles& tiles = {})
-      : device_(device),
-        tiles_(tiles),
-        of_large_kv_({.block_q = tiles.block_q, .stages = std::clamp(128 / tiles.block_q, 2, 4)}, device) {}
+      : of_kv_({.block_q = tiles.block_q}, device),
+        of_large_kv_({.block_q = tiles.block_q, .stages = std::clamp(128 / tiles.block_q, 2, 4)}, device),
+        of_q_({.block_kv = tiles.block_kv, .overlaps = true}, device),
+        of_large_q_({.block_kv = tiles.block_kv, .stages = 2, .one_value = true, .overlaps = true}, device) {}
 
   /// attention_backward() with the steps in place of the options' masks and modifications, launched without waiting.
   /// `arguments`: those of the steps, in order.
@@ -159,27 +146,17 @@ class CustomAttentionBackward {
                           const DeviceTensor& dk, const DeviceTensor& dv, const AttentionOptions& options,
                           const Arguments&... arguments) {
     const BackwardAttentionCall call(q, k, v, o, d_o, dq, dk, dv, options);
-    const int stages = call.larger_size() <= 128 ? 3 : 2;
-    auto& of_kv =
-        of_kv_.try_emplace(stages, OfKv{.block_q = tiles_.block_q, .stages = stages}, device_).first->second;
-    auto& of_q =
-        of_q_
-            .try_emplace(stages, OfQ{.block_kv = tiles_.block_kv, .stages = stages, .overlaps = true},
-                         device_)
-            .first->second;
-    return call.launch([&](const auto& of) { return of_kv.on(options.stream)(of, arguments...); },
+    auto& of_q = call.larger_size() <= 128 ? of_q_ : of_large_q_;
+    return call.launch([&](const auto& of) { return of_kv_.on(options.stream)(of, arguments...); },
                        [&](const auto& of) { return of_large_kv_.on(options.stream)(of, arguments...); },
                        [&](const auto& of) { return of_q.on(options.stream)(of, arguments...); });
   }
 
  private:
-  using OfKv = kernels::AttentionGradientKv<Steps...>;
   using OfQ = kernels::AttentionGradientQ<Steps...>;
-  Device device_;
-  Tiles tiles_;
+  Kernel<kernels::AttentionGradientKv<Steps...>> of_kv_;
   Kernel<kernels::AttentionGradientKvLarge<Steps...>> of_large_kv_;
-  std::map<int, Kernel<OfKv>> of_kv_;  // by stages
-  std::map<int, Kernel<OfQ>> of_q_;
+  Kernel<OfQ> of_q_, of_large_q_;
 };
 
 }  // namespace imbrex

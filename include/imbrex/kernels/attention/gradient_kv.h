@@ -4,7 +4,6 @@
 // registers where the products that sum over rows of Q need them. Sums have one order: results are the same each time.
 #pragma once
 
-#include <limits>
 #include <optional>
 
 #include "imbrex/kernels/attention/gradient_rows.h"
@@ -16,9 +15,6 @@
 #include "imbrex/lang.h"
 
 namespace imbrex::kernels {
-
-/// Which gradients a launch computes: the registers hold both for heads of at most 128.
-enum class KvGradients : uint8_t { kBoth, kOnlyK, kOnlyV };
 
 template <class... Steps>
 struct AttentionGradientKv {
@@ -37,14 +33,13 @@ struct AttentionGradientKv {
 
   /// Sizes and tensors as ForwardAttention's; `row_ptr` as AttentionGradientRows leaves it. dK and dV are like K and V.
   void operator()(Int32 batches, Int32 heads_kv, Int32 q_size, Int32 padded, Int32 kv_size, int head_size,
-                  int value_size, int group, float scale, DataType dtype, KvGradients which, Ptr<> q_ptr,
-                  HeadStrides q_strides, Ptr<> k_ptr, HeadStrides k_strides, Ptr<> v_ptr,
-                  HeadStrides v_strides, Ptr<> do_ptr, HeadStrides do_strides, Ptr<float32> row_ptr,
-                  Ptr<> dk_ptr, HeadStrides dk_strides, Ptr<> dv_ptr, HeadStrides dv_strides,
-                  PackedSequences packed, ScoreSteps<Steps...> steps) const {
+                  int value_size, int group, float scale, DataType dtype, Ptr<> q_ptr, HeadStrides q_strides,
+                  Ptr<> k_ptr, HeadStrides k_strides, Ptr<> v_ptr, HeadStrides v_strides, Ptr<> do_ptr,
+                  HeadStrides do_strides, Ptr<float32> row_ptr, Ptr<> dk_ptr, HeadStrides dk_strides,
+                  Ptr<> dv_ptr, HeadStrides dv_strides, PackedSequences packed,
+                  ScoreSteps<Steps...> steps) const {
     for (const int size : {head_size, value_size})
-      require(size % 16 == 0 && size <= 256, "heads of {}: a multiple of 16, at most 256", size);
-    const bool wants_k = which != KvGradients::kOnlyV, wants_v = which != KvGradients::kOnlyK;
+      require(size % 16 == 0 && size <= 128, "heads of {}: a multiple of 16, at most 128", size);
     require(consumers == 2 || (consumers == 3 && !packed.is_packed),
             "consumers = {}: 2, or 3 of sequences that are not packed", consumers);
     const int block_kv = consumers * kRows;
@@ -74,8 +69,8 @@ struct AttentionGradientKv {
     auto s_rows = shared_tensor(float32, {stages, 2, 1, block_q});
     Pipeline pipe(stages, 1, consumers * 128);  // every thread reads the rows' numbers
     Barrier kv_full = mbarrier::alloc({1})[0];
-    std::optional<Barrier> cleared;
-    if (is_packed) cleared = mbarrier::alloc(consumers * 128);
+    std::optional<EndOfSequence> ends;
+    if (is_packed) ends.emplace(consumers);
     sync();
 
     // Rows of Q that see any of these columns.
@@ -88,10 +83,9 @@ struct AttentionGradientKv {
       setmaxnreg(consumers == 2 ? 24 : 32);
       if (auto warp = single_warp()) {
         if (auto thread = single_thread())
-          mbarrier::arrive_and_expect_tx(kv_full, s_k.nbytes() + (wants_k ? s_v.nbytes() : 0));
+          mbarrier::arrive_and_expect_tx(kv_full, s_k.nbytes() + s_v.nbytes());
         tma::global_to_shared(g_k, s_k, {batch, head_kv, sizes.kv_begin + offset_kv, 0}, kv_full);
-        if (wants_k)  // V's own gradient needs weights only
-          tma::global_to_shared(g_v, s_v, {batch, head_kv, sizes.kv_begin + offset_kv, 0}, kv_full);
+        tma::global_to_shared(g_v, s_v, {batch, head_kv, sizes.kv_begin + offset_kv, 0}, kv_full);
         Int32 begin_of_rows = 0;
         if (is_packed)
           begin_of_rows = packed.begin_of_blocks(sizes.q_begin, sequence, AttentionGradientRows::kPackedRows);
@@ -121,8 +115,8 @@ struct AttentionGradientKv {
         auto k = s_k.slice({i * kRows, 0}, {kRows, head_size});
         auto v = s_v.slice({i * kRows, 0}, {kRows, value_size});
         Int32 first_column = offset_kv + i * kRows;
-        RegisterTensor dk = zeros(float32, {kRows, wants_k ? head_size : 8});
-        RegisterTensor dv = zeros(float32, {kRows, wants_v ? value_size : 8});
+        RegisterTensor dk = zeros(float32, {kRows, head_size});
+        RegisterTensor dv = zeros(float32, {kRows, value_size});
         auto scores = wgmma::accumulator(float32, {kRows, block_q});
         auto along = wgmma::accumulator(float32, {kRows, block_q});
         RegisterTensor weights = zeros(dtype, {kRows, block_q}), slopes = zeros(dtype, {kRows, block_q});
@@ -132,8 +126,11 @@ struct AttentionGradientKv {
         UInt32 cleared_phase = mbarrier::consumer_initial_phase;
         const auto start_scores = [&](const Int32& row) {
           mbarrier::wait(pipe.full_barriers[next], next_phase);
-          if (is_packed)
-            clear_beyond(row, sizes.q_size, i, s_q[next], s_do[next], s_rows[next], *cleared, cleared_phase);
+          if (is_packed) {
+            if (auto edge = when(row + block_q > sizes.q_size))
+              ends->clear(sizes.q_size - row, {s_q[next], s_do[next]}, i, cleared_phase,
+                          [&](const Int32& of) { AttentionGradientRows::clear(s_rows[next], of); });
+          }
           wgmma::fence();
           wgmma::mma(k, s_q[next].transpose(), scores, {.scale_d = false});
           wgmma::commit_group();
@@ -142,7 +139,6 @@ struct AttentionGradientKv {
         };
         const auto no_slope = [&] { return full(float32, {kRows, block_q}, 1); };
         const auto start_along = [&] {
-          if (!wants_k) return;
           wgmma::fence();
           wgmma::mma(v, s_do[pipe.consumer_stage].transpose(), along, {.scale_d = false});
           wgmma::commit_group();
@@ -166,14 +162,13 @@ struct AttentionGradientKv {
           scores = exp2(fma(scores, factor, -load_shared(rows[0])));  // now weights
         };
         const auto find_slopes = [&](const RegisterTensor& slope, const SharedTensor& rows) {
-          if (!wants_k) return;
           auto gradient = scores * (along - load_shared(rows[1]));
           slopes = steps.has_slopes() ? gradient * slope : gradient;
         };
         const auto add = [&] {
           wgmma::fence();
-          if (wants_v) wgmma::mma(weights, s_do[pipe.consumer_stage], dv, {.scale_d = true});
-          if (wants_k) wgmma::mma(slopes, s_q[pipe.consumer_stage], dk, {.scale_d = true});
+          wgmma::mma(weights, s_do[pipe.consumer_stage], dv, {.scale_d = true});
+          wgmma::mma(slopes, s_q[pipe.consumer_stage], dk, {.scale_d = true});
           wgmma::commit_group();
         };
         const auto release = [&] {
@@ -242,40 +237,10 @@ struct AttentionGradientKv {
             store_whole();
           }
         };
-        if (wants_k) store(k, (dk * scale).to(dtype), dk_ptr, dk_strides, head_size);
-        if (wants_v) store(v, dv.to(dtype), dv_ptr, dv_strides, value_size);
+        store(k, (dk * scale).to(dtype), dk_ptr, dk_strides, head_size);
+        store(v, dv.to(dtype), dv_ptr, dv_strides, value_size);
         if (auto warp = single_warp()) tma::wait_group(0, {.read = true});
       }
-    }
-  }
-
- private:
-  /// Behind the end of a packed sequence are rows of another one, of which nothing is summed, but what is there may be no
-  /// number. Consumer `i` clears its part of a stage, and goes on when all have.
-  void clear_beyond(const Int32& first_row, const Int32& q_size, int i, const SharedTensor& q,
-                    const SharedTensor& d_o, const SharedTensor& rows, const Barrier& cleared,
-                    UInt32& phase) const {
-    const int part = block_q / consumers;
-    if (auto edge = when(first_row + block_q > q_size)) {
-      const auto is_inside = [&](const Shape& shape, size_t along) {
-        return register_tensor(boolean, shape, [&](auto r, auto c) {
-          return first_row + i * part + (along == 0 ? r : c) < q_size;
-        });
-      };
-      for (const SharedTensor& s : {q, d_o}) {
-        auto here = s.slice({i * part, 0}, {part, s.shape(1)});
-        store_shared(here, select(is_inside({part, 1}, 0), load_shared(here), 0));
-      }
-      const auto numbers = [&](int which) { return rows[which].slice({0, i * part}, {1, part}); };
-      auto log_sum = load_shared(numbers(0)), along = load_shared(numbers(1));
-      sync();  // several threads have read a number that one of them writes
-      store_shared(numbers(0),
-                   select(is_inside({1, part}, 1), log_sum, std::numeric_limits<float>::infinity()));
-      store_shared(numbers(1), select(is_inside({1, part}, 1), along, 0));
-      fence::proxy_async();
-      mbarrier::arrive(cleared);
-      mbarrier::wait(cleared, phase);
-      phase ^= 1;
     }
   }
 };

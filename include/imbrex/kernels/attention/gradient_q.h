@@ -2,6 +2,7 @@
 // The backward pass of attention, the gradient of Q: a CTA has rows of Q and goes through the columns that they see.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 
 #include "imbrex/kernels/attention/gradient_rows.h"
@@ -9,6 +10,7 @@
 #include "imbrex/kernels/attention/packed_sequences.h"
 #include "imbrex/kernels/attention/score_steps.h"
 #include "imbrex/kernels/attention/tile_order.h"
+#include "imbrex/kernels/parts/kept_numbers.h"
 #include "imbrex/kernels/parts/pipeline.h"
 #include "imbrex/lang.h"
 
@@ -45,7 +47,6 @@ struct AttentionGradientQ {
       require(size % 16 == 0 && size <= 256, "heads of {}: a multiple of 16, at most 256", size);
     require(consumers == 2 || (consumers == 3 && !packed.is_packed),
             "consumers = {}: 2, or 3 of sequences that are not packed", consumers);
-    require(!one_value || !packed.is_packed, "one_value: of sequences that are not packed");
     const int block_q = consumers * kRows;
     // K and V of a head.
     auto [block, head, batch] =
@@ -53,7 +54,7 @@ struct AttentionGradientQ {
                            kv_size.to(int64) * ((head_size + value_size) * dtype.bits() / 8),
                            steps.masks() ? BlockOfHead::Longest::kLast : BlockOfHead::Longest::kNone);
     warps(4 + 4 * consumers);
-    Int32 head_kv = head / group, sequence = batch + 0;
+    Int32 sequence = batch + 0;
     SequenceRows rows{0, q_size, 0, kv_size};
     const bool is_packed = packed.is_packed;
     if (is_packed) packed.enter(block, block_q, false, sequence, rows);
@@ -72,28 +73,32 @@ struct AttentionGradientQ {
     std::optional<Barrier> v_full, v_empty;
     if (one_value) v_full = mbarrier::alloc(1), v_empty = mbarrier::alloc(consumers);
     Barrier q_full = mbarrier::alloc({1})[0];
-    std::optional<Barrier> cleared;
-    if (is_packed) cleared = mbarrier::alloc(consumers * 128);
+    std::optional<EndOfSequence> ends;
+    if (is_packed) ends.emplace(consumers);
     sync();
 
     Int32 begin = 0, end = rows.kv_size;
     steps.narrow({offset_q + shift, min(offset_q + block_q, rows.q_size) - 1 + shift, sequence}, begin, end);
     begin = max(begin, 0) / block_kv * block_kv;
     if (is_packed) end = select(offset_q < rows.q_size, end, begin);  // no such block of rows
+    const KeptNumbers kept(std::max(head_size, value_size) > (is_packed ? 128 : 192),
+                           {&offset_q, &shift, &head, &batch, &sequence, &begin, &end, &rows.q_begin,
+                            &rows.q_size, &rows.kv_begin, &rows.kv_size});
 
     if (auto producer = warp_group(0, 4)) {
       setmaxnreg(consumers == 2 ? 24 : 32);
       if (auto warp = single_warp()) {
+        kept.reload();
+        Int32 head_kv = head / group;
         if (auto thread = single_thread())
           mbarrier::arrive_and_expect_tx(q_full, s_q.nbytes() + s_do.nbytes());
         tma::global_to_shared(g_q, s_q, {batch, head, rows.q_begin + offset_q, 0}, q_full);
         tma::global_to_shared(g_do, s_do, {batch, head, rows.q_begin + offset_q, 0}, q_full);
         UInt32 v_phase = mbarrier::producer_initial_phase;
-        for (Int32 offset_kv : range(begin, end, block_kv)) {
+        for (Int32 row : range(rows.kv_begin + begin, rows.kv_begin + end, block_kv)) {
           pipe.producer_acquire();
           auto k = s_k[pipe.producer_stage];
           Barrier full = pipe.producer_barrier();
-          Int32 row = rows.kv_begin + offset_kv;
           if (one_value) {
             if (auto thread = single_thread()) mbarrier::arrive_and_expect_tx(full, k.nbytes());
             tma::global_to_shared(g_k, k, {batch, head_kv, row, 0}, full);
@@ -115,6 +120,7 @@ struct AttentionGradientQ {
     for (int i = 0; i < consumers; ++i) {
       if (auto consumer = warp_group(4 + 4 * i, 4)) {
         setmaxnreg(consumers == 2 ? 240 : 160);
+        kept.reload();
         Int32 first_row = offset_q + i * kRows, of = batch * heads + head;
         auto q = s_q.slice({i * kRows, 0}, {kRows, head_size});
         auto d_o = s_do.slice({i * kRows, 0}, {kRows, value_size});
@@ -182,20 +188,10 @@ struct AttentionGradientQ {
         const auto wait_next = [&](const ScalarArg& offset_kv) {
           mbarrier::wait(pipe.full_barriers[next], next_phase);
           if (!is_packed) return;
-          // Behind the end of the sequence are rows of another one: their weights are zero, but what is there may be no
-          // number. The consumers clear a part each, and go on when all have.
           if (auto edge = when(offset_kv + block_kv > rows.kv_size)) {
-            const int part = block_kv / consumers;
-            for (const SharedTensor& s : {s_k, s_v}) {
-              auto here = s[next].slice({i * part, 0}, {part, s.shape(2)});
-              auto is_inside = register_tensor(
-                  boolean, {part, 1}, [&](auto r, auto) { return offset_kv + i * part + r < rows.kv_size; });
-              store_shared(here, select(is_inside, load_shared(here), 0));
-            }
-            fence::proxy_async();
-            mbarrier::arrive(*cleared);
-            mbarrier::wait(*cleared, cleared_phase);
-            cleared_phase ^= 1;
+            if (one_value) mbarrier::wait(*v_full, v_phase);
+            ends->clear(rows.kv_size - offset_kv,
+                        {s_k[next], s_v[one_value ? ScalarArg(0) : ScalarArg(next)]}, i, cleared_phase);
           }
         };
         const auto advance_next = [&] {
@@ -219,6 +215,8 @@ struct AttentionGradientQ {
           wgmma::wait_group(0);
           release();
         }
+        kept.reload();
+        first_row = offset_q + i * kRows;
         auto g_dq = dq_strides.view(dq_ptr, dtype, batches, heads, q_size, head_size);
         auto result = (dq * scale).to(dtype);
         const auto store = [&] {

@@ -14,12 +14,19 @@ namespace imbrex::kernels {
 struct AttentionGradientRows {
   static constexpr const char* target = "sm_90a";
   static constexpr int kPackedRows = 16;
+  static constexpr float kNone = std::numeric_limits<float>::infinity();
   int block_q = kPackedRows, num_warps = 4;
 
   static auto space() {
     return Space<AttentionGradientRows>()
         .choose<&AttentionGradientRows::block_q, &AttentionGradientRows::num_warps>(
             {{16, 4}, {32, 8}, {8, 4}});
+  }
+
+  /// Makes `row` of the numbers of a block of rows, [2, 1, rows], one that sees nothing.
+  static void clear(const SharedTensor& numbers, const Int32& row) {
+    for (const int which : {0, 1})
+      store_shared(numbers[which].slice({0, row}, {1, 1}), full(float32, {1, 1}, which == 0 ? kNone : 0));
   }
 
   /// O and its gradient are [batches, heads, q_size, value_size], log_sum [batches, heads, q_size]. To rows, [2, batches *
@@ -50,7 +57,6 @@ struct AttentionGradientRows {
       return load_global(g[batch][head], {row, 0}, {block_q, value_size}).to(float32);
     };
     auto along = sum(load(o_ptr, o_strides) * load(do_ptr, do_strides), {.axis = 1});
-    constexpr float kNone = std::numeric_limits<float>::infinity();
     auto log_sum = load_global(global_view(log_sum_ptr, {batches * heads, end}, {q_size, 1})[of], {row},
                                {block_q}, {.other = -kNone});
     auto g_rows = global_view(row_ptr, {2, batches * heads, padded});

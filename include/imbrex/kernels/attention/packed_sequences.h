@@ -3,6 +3,9 @@
 // is in memory, so that a captured graph serves every division of the rows.
 #pragma once
 
+#include <functional>
+#include <vector>
+
 #include "imbrex/lang.h"
 
 namespace imbrex::kernels {
@@ -71,6 +74,32 @@ struct PackedSequences {
     rows_of(sequence, rows);
     block = of_sequence;
   }
+};
+
+/// Tiles of a packed sequence's rows that its end is in, in shared memory. What is behind it is another sequence's: nothing is summed
+/// of it, but it may be no number.
+class EndOfSequence {
+ public:
+  /// `groups` warp groups read the tiles. The whole CTA executes it.
+  explicit EndOfSequence(int groups) : groups_(groups), cleared_(mbarrier::alloc({groups * 128})[0]) {}
+
+  /// Each group clears a part of the rows from `end` on, `also(row)` what else a row has, and goes on when all have. `phase` is the
+  /// group's own, mbarrier::consumer_initial_phase at first.
+  void clear(const Expr& end, const std::vector<SharedTensor>& tiles, int group, UInt32& phase,
+             const std::function<void(const Int32& row)>& also = {}) const {
+    for (Int32 row : range(max(end, 0) + group, tiles.front().shape(0), groups_)) {
+      for (const SharedTensor& tile : tiles) store_shared(tile[row], zeros(tile.dtype(), {tile.shape(1)}));
+      if (also) also(row);
+    }
+    fence::proxy_async();
+    mbarrier::arrive(cleared_);
+    mbarrier::wait(cleared_, phase);
+    phase ^= 1;
+  }
+
+ private:
+  int groups_;
+  Barrier cleared_;
 };
 
 }  // namespace imbrex::kernels
