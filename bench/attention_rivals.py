@@ -5,9 +5,9 @@
     bench/attention_rivals.py BENCH_ATTENTION PROBLEM[+PROBLEM...] ...
 
 Problems are bench_attention's of attention() and its gradients: call/HEADS,Q,KV,D,GROUP,CAUSAL, forward/... with a configuration,
-backward/... and adding/... . Those that `+` joins are contenders for one problem of cuDNN's, that of the first. Device time
+backward/..., adding/..., and packback/..., whose rival is FlashAttention 2, as PyTorch has it. Those that `+` joins are contenders for one problem of cuDNN's, that of the first. Device time
 in microseconds: medians of the turns, each the median of 10 launches behind a kernel that keeps the device busy, after twice
-the L2 has been read; in brackets the least and the most of the turns. Ratios above 1: faster than cuDNN.
+the L2 has been read; in brackets the least and the most of the turns. Ratios above 1: faster than the rival.
 """
 import os
 import statistics
@@ -64,6 +64,42 @@ class Cudnn:
         return statistics.median(times)
 
 
+def random_begins(rows, sequences):
+    """Where bench_attention's sequences begin: by std::mt19937_64 with seed 7."""
+    whole, state = (1 << 64) - 1, [7]
+    for i in range(1, 312):
+        state.append((6364136223846793005 * (state[-1] ^ (state[-1] >> 62)) + i) & whole)
+    ends = []
+    for i in range(sequences - 1):  # fewer than 312
+        x = (state[i] & (whole << 31)) | (state[i + 1] & ((1 << 31) - 1))
+        state[i] = x = state[(i + 156) % 312] ^ (x >> 1) ^ (0xB5026F5AA96619E9 if x & 1 else 0)
+        x ^= (x >> 29) & 0x5555555555555555
+        x ^= (x << 17) & 0x71D67FFFEDA60000
+        x ^= (x << 37) & 0xFFF7EEE000000000
+        ends.append((x ^ (x >> 43)) % rows)
+    return [0, *sorted(ends), rows]
+
+
+class FlashAttention(Cudnn):
+    """Gradients of packed sequences."""
+
+    def __init__(self, problem):
+        heads, rows, sequences, d, group, causal = (int(n) for n in problem.split("/")[1].split(",")[:6])
+        begins = random_begins(rows, sequences)
+        self.is_backward = True
+        longest = max(end - begin for begin, end in zip(begins, begins[1:]))
+
+        def tensor(h):
+            return torch.randn(rows, h, d, device="cuda", dtype=torch.bfloat16).requires_grad_()
+
+        self.q, self.k, self.v = tensor(heads), tensor(heads // group), tensor(heads // group)
+        at = torch.tensor(begins, device="cuda", dtype=torch.int32)
+        self.o = torch.ops.aten._flash_attention_forward(
+            self.q, self.k, self.v, at, at, longest, longest, 0.0, bool(causal), False)[0]
+        self.d_o = torch.randn_like(self.o)
+        self.time()
+
+
 class Imbrex:
     def __init__(self, program):
         self.process = subprocess.Popen([program, "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -86,7 +122,7 @@ def main():
     for problem in sys.argv[2:]:
         contenders = problem.split("+")
         try:
-            rival = Cudnn(contenders[0])
+            rival = (FlashAttention if contenders[0].startswith("packback") else Cudnn)(contenders[0])
             for contender in contenders:
                 imbrex.time(contender)  # compiled
             rivals, times = [], {contender: [] for contender in contenders}
@@ -96,7 +132,7 @@ def main():
                 rivals.append(rival.time())
             for contender in contenders:
                 ratio = statistics.median(rivals) / statistics.median(times[contender])
-                print(f"{contender:<58} {told(times[contender])}  cuDNN {told(rivals)}  {ratio:.3f}", flush=True)
+                print(f"{contender:<58} {told(times[contender])}  rival {told(rivals)}  {ratio:.3f}", flush=True)
         except Exception as error:  # the next problem may do
             print(problem, " ".join(str(error).split())[:300], flush=True)
         rival = None

@@ -77,9 +77,10 @@ Forward forward_tiles(const AttentionSizes& s, const ScoreArguments& steps, int 
     kernel.q_stages = 2;
   else
     kernel.takes_turns = s.rows_kv <= 2048;
-  if (larger > 128) kernel.block_kv = both > 384 ? 80 : both > 320 ? 96 : 112;
+  const bool is_tight = is_packed && both > 384;  // where a tile is takes registers too
+  if (larger > 128) kernel.block_kv = is_tight ? 48 : both > 384 ? 80 : both > 320 ? 96 : 112;
   if (steps.alibi) {  // both positions of every score
-    kernel.block_kv = larger > 128 ? 48 : 64;
+    kernel.block_kv = is_tight ? 32 : larger > 128 ? 48 : 64;
     kernel.stages = larger > 128 ? 2 : 4;
   }
   return kernel;

@@ -45,13 +45,13 @@ void expect_assembles(const std::string& what, const std::function<void()>& call
 constexpr int64_t kHeads = 4, kRows = 64;
 
 /// Options of which kernels are compiled anew, and what they are called.
-std::vector<std::pair<std::string, AttentionOptions>> masks() {
+std::vector<std::pair<std::string, AttentionOptions>> masks(int64_t size) {
   const DeviceTensor of_heads = tensor(float32, {kHeads});
   AttentionOptions none, causal{.causal = true}, all{.window_left = 30, .window_right = 0, .soft_cap = 9};
   all.alibi_slopes = of_heads;
   std::vector<std::pair<std::string, AttentionOptions>> of_all{
       {"no mask", none}, {"causal", causal}, {"window, cap, alibi", all}};
-  if (!is_full()) return of_all;
+  if (!is_full() || size % 64 != 0) return of_all;
   AttentionOptions window{.window_left = 30, .window_right = 0}, prefix{.prefix = 20}, cap{.soft_cap = 9},
       alibi, sinks;
   alibi.alibi_slopes = of_heads, sinks.sinks = of_heads;
@@ -64,7 +64,7 @@ void try_training(const Heads& heads, DataType type, bool packed) {
   const auto of = [&](int64_t count, int64_t size) { return tensor(type, {count, kRows, size}); };
   const DeviceTensor q = of(kHeads, heads.size), k = of(heads.kv, heads.size),
                      v = of(heads.kv, heads.value_size), o = of(kHeads, heads.value_size);
-  for (auto& [name, options] : masks())
+  for (auto& [name, options] : masks(heads.size))
     for (const bool deterministic : {true, false}) {
       if (!deterministic && (packed || heads.size > 128)) continue;
       options.deterministic = deterministic;
@@ -84,12 +84,12 @@ class AttentionOnHopper : public ::testing::TestWithParam<int64_t> {};
 TEST_P(AttentionOnHopper, Trains) {
   IMBREX_NEEDS_PTXAS();
   try_training({kHeads, GetParam(), GetParam()}, bfloat16, false);
-  if (is_full()) try_training({1, GetParam(), GetParam()}, float16, false);
+  if (is_full() && GetParam() % 64 == 0) try_training({1, GetParam(), GetParam()}, float16, false);
 }
 TEST_P(AttentionOnHopper, TrainsPackedSequences) {
   IMBREX_NEEDS_PTXAS();
   try_training({1, GetParam(), GetParam()}, bfloat16, true);
-  if (is_full()) try_training({kHeads, GetParam(), GetParam()}, float16, true);
+  if (is_full() && GetParam() % 64 == 0) try_training({kHeads, GetParam(), GetParam()}, float16, true);
 }
 TEST_P(AttentionOnHopper, TrainsWithSmallerValues) {
   IMBREX_NEEDS_PTXAS();

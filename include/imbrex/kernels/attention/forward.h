@@ -55,6 +55,8 @@ struct ForwardAttention {
     const bool scales_rows = is_float8 && scales.are_of_rows();
     require(!scales_rows || kScaledRows % block_kv == 0, "scales of {} rows with blocks of {}: a divisor",
             kScaledRows, block_kv);
+    // The producer of packed sequences looks for tiles, for which it needs registers.
+    const bool is_tight = is_packed && head_size + value_size > 384 && consumers == 2;
     Int32 blocks = packed.blocks(q_size, block_q);
     Int32 num_tiles = blocks * heads * batches;
     grid(min(num_tiles, ctas));
@@ -97,8 +99,8 @@ struct ForwardAttention {
     const bool in_turns = takes_turns && consumers == 2;
     std::optional<BarrierArray> turns;
     if (in_turns) turns = mbarrier::alloc({128, 128});
-    std::optional<Barrier> cleared;
-    if (is_packed) cleared = mbarrier::alloc(consumers * 128);
+    std::optional<EndOfSequence> ends;
+    if (is_packed) ends.emplace(consumers);
     sync();
 
     // Calls `work` for each of this CTA's tiles: the rows from first_row on of a sequence, of a head.
@@ -140,7 +142,7 @@ struct ForwardAttention {
     };
 
     if (auto producer = warp_group(0, 4)) {
-      setmaxnreg(consumers == 2 ? 24 : 32);
+      setmaxnreg(is_tight ? 40 : consumers == 2 ? 24 : 32);
       if (auto warp = single_warp()) {
         UInt32 q_phase = mbarrier::producer_initial_phase;
         Int32 q_stage = 0;
@@ -180,7 +182,7 @@ struct ForwardAttention {
 
     for (int i = 0; i < consumers; ++i) {
       if (auto consumer = warp_group(4 + 4 * i, 4)) {
-        setmaxnreg(consumers == 2 ? 240 : 160);
+        setmaxnreg(is_tight ? 232 : consumers == 2 ? 240 : 160);
         Int32 q_stage = 0;
         UInt32 q_phase = mbarrier::consumer_initial_phase, cleared_phase = mbarrier::consumer_initial_phase;
         const auto release = [&](Pipeline& pipe) {
@@ -294,31 +296,31 @@ struct ForwardAttention {
             if (auto thread = single_thread())  // the last scores are there
               mbarrier::arrive(q_barrier(q_empty, i, q_stage));
           if (is_packed) {
-            // Behind the end of the sequence are rows of another one: their weights are zero, but what is there may be no
-            // number. The consumers clear a part each, and go on when all have.
             Int32 last = begin + (end - 1 - begin) / block_kv * block_kv;
             if (auto edge = when(last + block_kv > kv_end)) {
-              const int all = is_float8 ? value_size : block_kv;  // of float8 the rows are the columns
-              const int parts = all % (8 * consumers) == 0 ? consumers : 1, rows = all / parts;
               v_pipe.consumer_acquire();
-              if (i < parts) {
-                auto part = s_v[v_pipe.consumer_stage].slice({i * rows, 0},
-                                                             {rows, is_float8 ? block_kv : value_size});
-                if (is_float8) {  // of the last 16, which are not in order, what is behind the end is zero already
-                  auto is_inside = register_tensor(boolean, {1, block_kv}, [&](auto, auto c) {
-                    return last + c / kFloat8Columns * kFloat8Columns < kv_end;
-                  });
-                  store_shared(part, select(is_inside, load_shared(part), 0));
-                } else {
-                  auto is_inside = register_tensor(
-                      boolean, {rows, 1}, [&](auto r, auto) { return last + i * rows + r < kv_end; });
-                  store_shared(part, select(is_inside, load_shared(part), 0));
+              auto stage = s_v[v_pipe.consumer_stage];
+              if (is_float8 || value_size <= 128) {                 // all at once, where registers suffice
+                const int all = is_float8 ? value_size : block_kv;  // of float8 the rows are the columns
+                const int parts = all % (8 * consumers) == 0 ? consumers : 1, rows = all / parts;
+                if (i < parts) {
+                  auto part = stage.slice({i * rows, 0}, {rows, is_float8 ? block_kv : value_size});
+                  if (is_float8) {  // of the last 16, which are not in order, what is behind the end is zero already
+                    auto is_inside = register_tensor(boolean, {1, block_kv}, [&](auto, auto c) {
+                      return last + c / kFloat8Columns * kFloat8Columns < kv_end;
+                    });
+                    store_shared(part, select(is_inside, load_shared(part), 0));
+                  } else {
+                    auto is_inside = register_tensor(
+                        boolean, {rows, 1}, [&](auto r, auto) { return last + i * rows + r < kv_end; });
+                    store_shared(part, select(is_inside, load_shared(part), 0));
+                  }
+                  fence::proxy_async();
                 }
-                fence::proxy_async();
+                ends->wait(cleared_phase);
+              } else {
+                ends->clear(kv_end - last, {stage}, i, cleared_phase);
               }
-              mbarrier::arrive(*cleared);
-              mbarrier::wait(*cleared, cleared_phase);
-              cleared_phase ^= 1;
             }
           }
           start_output(end > begin + block_kv);

@@ -11,6 +11,7 @@
 #include "imbrex/kernels/attention/packed_sequences.h"
 #include "imbrex/kernels/attention/score_steps.h"
 #include "imbrex/kernels/attention/tile_order.h"
+#include "imbrex/kernels/parts/kept_numbers.h"
 #include "imbrex/kernels/parts/pipeline.h"
 #include "imbrex/lang.h"
 
@@ -78,10 +79,13 @@ struct AttentionGradientKv {
     steps.narrow_blocks({offset_kv, min(offset_kv + block_kv, sizes.kv_size) - 1, sequence}, shift, block_q,
                         first, last);
     if (is_packed) last = select(offset_kv < sizes.kv_size, last, -1);  // no such block of rows
+    const KeptNumbers kept(is_packed, {&offset_kv, &shift, &head_kv, &batch, &sequence, &first, &last,
+                                       &sizes.q_begin, &sizes.q_size, &sizes.kv_begin, &sizes.kv_size});
 
     if (auto producer = warp_group(0, 4)) {
       setmaxnreg(consumers == 2 ? 24 : 32);
       if (auto warp = single_warp()) {
+        kept.reload();
         if (auto thread = single_thread())
           mbarrier::arrive_and_expect_tx(kv_full, s_k.nbytes() + s_v.nbytes());
         tma::global_to_shared(g_k, s_k, {batch, head_kv, sizes.kv_begin + offset_kv, 0}, kv_full);
@@ -112,6 +116,7 @@ struct AttentionGradientKv {
     for (int i = 0; i < consumers; ++i) {
       if (auto consumer = warp_group(4 + 4 * i, 4)) {
         setmaxnreg(consumers == 2 ? 240 : 160);
+        kept.reload();
         auto k = s_k.slice({i * kRows, 0}, {kRows, head_size});
         auto v = s_v.slice({i * kRows, 0}, {kRows, value_size});
         Int32 first_column = offset_kv + i * kRows;
@@ -215,6 +220,8 @@ struct AttentionGradientKv {
         }
 
         // This consumer's rows of K and V, which it alone has read, take their gradients.
+        kept.reload();
+        first_column = offset_kv + i * kRows;
         const auto store = [&](const SharedTensor& s, const RegisterValue& value, const Ptr<>& pointer,
                                const HeadStrides& strides, int size) {
           auto g = strides.view(pointer, dtype, batches, heads_kv, kv_size, size);

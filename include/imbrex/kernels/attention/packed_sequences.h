@@ -92,6 +92,10 @@ class EndOfSequence {
       if (also) also(row);
     }
     fence::proxy_async();
+    wait(phase);
+  }
+  /// Waits until all groups have cleared their parts, in whatever way.
+  void wait(UInt32& phase) const {
     mbarrier::arrive(cleared_);
     mbarrier::wait(cleared_, phase);
     phase ^= 1;
