@@ -77,11 +77,16 @@ Forward forward_tiles(const AttentionSizes& s, const ScoreArguments& steps, int 
     kernel.q_stages = 2;
   else
     kernel.takes_turns = s.rows_kv <= 2048;
-  const bool is_tight = is_packed && both > 384;  // where a tile is takes registers too
+  const bool is_tight = is_packed && both > 384;  // the place of a tile takes registers too
   if (larger > 128) kernel.block_kv = is_tight ? 48 : both > 384 ? 80 : both > 320 ? 96 : 112;
   if (steps.alibi) {  // both positions of every score
     kernel.block_kv = is_tight ? 32 : larger > 128 ? 48 : 64;
     kernel.stages = larger > 128 ? 2 : 4;
+  }
+  if (s.value_size > s.head_size) {  // O has no room in the memory of Q
+    const int64_t others = Forward::kRows * kernel.consumers * (kernel.q_stages * s.head_size + s.value_size),
+                  room = (Forward::kSharedBytes / 2 - others) / (kernel.stages * both);
+    kernel.block_kv = static_cast<int>(std::min<int64_t>(kernel.block_kv, room / 16 * 16));
   }
   return kernel;
 }

@@ -91,10 +91,13 @@ TEST_P(AttentionOnHopper, TrainsPackedSequences) {
   try_training({1, GetParam(), GetParam()}, bfloat16, true);
   if (is_full() && GetParam() % 64 == 0) try_training({kHeads, GetParam(), GetParam()}, float16, true);
 }
-TEST_P(AttentionOnHopper, TrainsWithSmallerValues) {
+TEST_P(AttentionOnHopper, TrainsWithOtherValues) {
   IMBREX_NEEDS_PTXAS();
-  if (!is_full() && GetParam() != 192) return;
-  for (const bool packed : {false, true}) try_training({1, GetParam(), 128}, bfloat16, packed);
+  const int64_t size = GetParam();
+  for (const int64_t values : {128, 256})
+    for (const bool packed : {false, true})
+      if (is_full() || (size == 192 && values == 128) || (size == 128 && values == 256 && !packed))
+        try_training({1, size, values}, bfloat16, packed);
 }
 
 std::vector<int64_t> head_sizes() {

@@ -21,7 +21,8 @@ namespace imbrex::kernels {
 template <class... Steps>
 struct ForwardAttention {
   static constexpr const char* target = "sm_90a";
-  static constexpr int kRows = 64;  // of a consumer
+  static constexpr int kRows = 64;                     // of a consumer
+  static constexpr int64_t kSharedBytes = 224 * 1024;  // of tiles
   int block_kv = 128, stages = 2, consumers = 2, ctas = 132;
   bool takes_turns = false;  // two consumers start products in turns
   int q_stages = 1;          // 2: the rows of Q of the next tile come while this one is worked on
@@ -55,8 +56,6 @@ struct ForwardAttention {
     const bool scales_rows = is_float8 && scales.are_of_rows();
     require(!scales_rows || kScaledRows % block_kv == 0, "scales of {} rows with blocks of {}: a divisor",
             kScaledRows, block_kv);
-    // The producer of packed sequences looks for tiles, for which it needs registers.
-    const bool is_tight = is_packed && head_size + value_size > 384 && consumers == 2;
     Int32 blocks = packed.blocks(q_size, block_q);
     Int32 num_tiles = blocks * heads * batches;
     grid(min(num_tiles, ctas));
@@ -71,7 +70,9 @@ struct ForwardAttention {
     // O has memory of its own where there is room; else it takes that of Q, whose next rows come later then.
     const int64_t taken =
         (q_stages * block_q * head_size + stages * block_kv * (head_size + value_size)) * (dtype.bits() / 8);
-    const bool o_in_q = taken + block_q * value_size * (o_dtype.bits() / 8) > 224 * 1024;
+    const bool o_in_q = taken + block_q * value_size * (o_dtype.bits() / 8) > kSharedBytes;
+    require(!o_in_q || value_size <= head_size,
+            "blocks of {}: fewer leave room for rows of O, which are longer than Q's", block_kv);
     auto s_q = shared_tensor(dtype, {q_stages, block_q, head_size});
     std::optional<SharedTensor> own_o;
     if (!o_in_q) own_o = shared_tensor(o_dtype, {block_q, value_size});
@@ -142,7 +143,7 @@ struct ForwardAttention {
     };
 
     if (auto producer = warp_group(0, 4)) {
-      setmaxnreg(is_tight ? 40 : consumers == 2 ? 24 : 32);
+      setmaxnreg(consumers == 2 ? 24 : 32);
       if (auto warp = single_warp()) {
         UInt32 q_phase = mbarrier::producer_initial_phase;
         Int32 q_stage = 0;
@@ -182,7 +183,7 @@ struct ForwardAttention {
 
     for (int i = 0; i < consumers; ++i) {
       if (auto consumer = warp_group(4 + 4 * i, 4)) {
-        setmaxnreg(is_tight ? 232 : consumers == 2 ? 240 : 160);
+        setmaxnreg(consumers == 2 ? 240 : 160);
         Int32 q_stage = 0;
         UInt32 q_phase = mbarrier::consumer_initial_phase, cleared_phase = mbarrier::consumer_initial_phase;
         const auto release = [&](Pipeline& pipe) {
