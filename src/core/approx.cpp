@@ -263,28 +263,13 @@ float div_approx(float a, float b, bool ftz) {
   const float scale = is_subnormal_or_zero(b) ? 0x1p24f : 1.0f;
   return mul(unit(Mufu::kRcp, b * scale), a * scale);
 }
-namespace {
-/// 1 / b by the unit. Tiles are divided by few numbers, one for each of their rows: those of late are kept.
-float reciprocal(float b) {
-  struct Known {
-    uint32_t of = 0;
-    float is = f32_from_bits(kInfinity);
-  };
-  constexpr int kBits = 6;
-  static thread_local Known known[1 << kBits];
-  const uint32_t bits = f32_bits(b);
-  Known& one = known[(bits * 0x9E3779B1u) >> (32 - kBits)];
-  if (one.of != bits) one = {bits, unit(Mufu::kRcp, b)};
-  return one.is;
-}
-}  // namespace
 
 float div_full(float a, float b, bool ftz) {
   float scale = std::fabs(b) > 0x1p126f ? 0.25f : 1.0f;
   if (!ftz && is_subnormal_or_zero(b)) scale = 0x1p24f;
   const FloatMode mode{.ftz = ftz};
   if (scale != 1.0f) a = mul(a, scale, mode), b = mul(b, scale, mode);
-  return product(reciprocal(b), a, mode);
+  return product(unit(Mufu::kRcp, b), a, mode);
 }
 
 uint16_t ex2_approx_f16(uint16_t x) { return cut_to_16(kF16, mufu(Mufu::kEx2, f32_bits(f16_to_f32(x)))); }

@@ -35,6 +35,8 @@ float tanh_approx(float x);
 /// div.approx.f32 and div.full.f32: a product with the approximate reciprocal.
 float div_approx(float a, float b, bool ftz);
 float div_full(float a, float b, bool ftz);
+/// div_full() of `count` pairs of operands, a multiple of 16. `results` may be one of the operands.
+void div_full_lanes(const float* a, const float* b, float* results, int64_t count, bool ftz);
 
 /// The 16-bit forms: the unit on the widened operand, its result cut toward zero.
 uint16_t ex2_approx_f16(uint16_t x);

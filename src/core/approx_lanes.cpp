@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compiler makes vectors of the loops here; all sums are exact in doubles.
+// approx.cpp's functions of many numbers at once; all sums are exact in doubles.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "core/approx_lanes.cpp"
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
-#include <bit>
+#include <cmath>
 
 #include "core/approx.h"
 #include "core/approx_tables.h"
@@ -13,56 +13,136 @@
 HWY_BEFORE_NAMESPACE();
 namespace imbrex::arith::HWY_NAMESPACE {
 
-inline constexpr int64_t kPart = 16;
+namespace hn = hwy::HWY_NAMESPACE;
 
-void ex2_vectors(const float* x, float* results, int64_t count, bool ftz) {
-  constexpr uint32_t kInfinity = 0x7F800000, kNan = 0x7FFFFFFF;
-  for (int64_t at = 0; at < count; at += kPart) {
-    uint32_t fraction[kPart], above[kPart], below[kPart], result[kPart];
-    int32_t biased[kPart], c0[kPart], c1[kPart], c2[kPart], square[kPart];
+inline constexpr int64_t kPart = 16;
+using Floats = hn::CappedTag<float, kPart>;
+using Integers = hn::RebindToSigned<Floats>;
+
+/// The quadratics of a part: coefficients, fractions t of 17 bits, and their squares; then y, the quadratics cut to
+/// integers.
+struct Quadratics {
+  HWY_ALIGN int32_t c0[kPart], c1[kPart], c2[kPart], t[kPart], square[kPart], y[kPart];
+
+  /// Takes the coefficients out of the table's segments and forms the squares.
+  template <class V>
+  HWY_INLINE void set(int64_t at, const detail::Segment* table, V segment, V fraction) {
+    static_assert(sizeof(detail::Segment) == 3 * sizeof(int32_t));
+    const Integers di;
+    const auto* const words = reinterpret_cast<const int32_t*>(table);
+    const auto index = hn::Add(segment, hn::ShiftLeft<1>(segment));
+    hn::Store(hn::GatherIndex(di, words, index), di, c0 + at);
+    hn::Store(hn::GatherIndex(di, words + 1, index), di, c1 + at);
+    hn::Store(hn::GatherIndex(di, words + 2, index), di, c2 + at);
+    hn::Store(fraction, di, t + at);
+    // detail::truncated_square().
+    const auto bit = [&]<int kBit>() HWY_ATTR {
+      const auto is_set = hn::ShiftRight<31>(hn::ShiftLeft<31 - kBit>(fraction));
+      const auto lower = hn::And(fraction, hn::Set(di, (1 << kBit) - 1));
+      return hn::And(is_set, hn::Add(hn::ShiftRight<18 - kBit>(lower), hn::Set(di, 1 << (2 * kBit - 19))));
+    };
+    auto sum = hn::Add(bit.template operator()<10>(), bit.template operator()<11>());
+    sum = hn::Add(sum, hn::Add(bit.template operator()<12>(), bit.template operator()<13>()));
+    sum = hn::Add(sum, hn::Add(bit.template operator()<14>(), bit.template operator()<15>()));
+    hn::Store(hn::Add(sum, bit.template operator()<16>()), di, square + at);
+  }
+  // The compiler makes vectors of this loop.
+  void compute(double beta) {
     for (int64_t i = 0; i < kPart; ++i) {
-      const float operand = x[at + i];
-      const bool is_halved = !ftz && operand < -126.0f;
-      const auto bits = std::bit_cast<uint32_t>(is_halved ? operand * 0.5f : operand);
-      const int32_t exponent = static_cast<int32_t>(bits >> 23 & 0xFF) - 127;
-      const uint32_t significand = (bits & 0x7FFFFF) | 0x800000;
-      // As a multiple of 2^-23; a negative one is complemented, which is one short of negating it, unless it is a whole
-      // number.
-      const int32_t left = exponent < 0 ? 0 : exponent > 7 ? 7 : exponent;
-      const int32_t right = exponent >= 0 ? 0 : exponent < -31 ? 31 : -exponent;
-      const uint32_t fixed = significand << left >> right;
-      const auto whole = static_cast<int32_t>(fixed >> 23);
-      const uint32_t part = fixed & 0x7FFFFF;
-      const bool is_negative = bits >> 31 != 0;
-      fraction[i] = is_negative && part != 0 ? ~part & 0x7FFFFF : part;
-      biased[i] = 127 + (is_negative ? (part != 0 ? ~whole : -whole) : whole);
-      const bool is_large = exponent >= 8;
-      above[i] = (is_large && !is_negative) || biased[i] >= 255 ? 1 : 0;
-      below[i] = (is_large && is_negative) || biased[i] <= 0 ? 1 : 0;
+      const double sum = 16384.0 * c0[i] + beta + static_cast<double>(c1[i]) * t[i] + 4.0 * c2[i] * square[i];
+      y[i] = static_cast<int32_t>(sum * 0x1p-17);
     }
-    for (int64_t i = 0; i < kPart; ++i) {
-      const detail::Segment& segment = detail::kEx2Table[fraction[i] >> 17];
-      c0[i] = segment.c0;
-      c1[i] = segment.c1;
-      c2[i] = segment.c2;
+  }
+};
+
+HWY_ATTR void ex2_vectors(const float* x, float* results, int64_t count, bool ftz) {
+  constexpr int32_t kInfinity = 0x7F800000, kNan = 0x7FFFFFFF;
+  const Floats df;
+  const Integers di;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(df));
+  const auto zero = hn::Zero(di), mantissa = hn::Set(di, 0x7FFFFF);
+  // Without ftz the square of a root, where the result may be subnormal.
+  const auto is_halved = [&](auto operand) HWY_ATTR {
+    return hn::And(hn::Lt(operand, hn::Set(df, -126.0f)),
+                   hn::MaskFromVec(hn::BitCast(df, hn::Set(di, ftz ? 0 : -1))));
+  };
+  Quadratics part;
+  HWY_ALIGN int32_t biased[kPart];
+  for (int64_t at = 0; at < count; at += kPart) {
+    for (int64_t v = 0; v < kPart; v += lanes) {
+      const auto operand = hn::LoadU(df, x + at + v);
+      const auto value = hn::IfThenElse(is_halved(operand), hn::Mul(operand, hn::Set(df, 0.5f)), operand);
+      const auto magnitude = hn::Abs(value);
+      // As a multiple of 2^-23; a negative one is complemented, which is one short of negating it, unless it is a whole
+      // number. What is too large is decided below.
+      const auto small = hn::IfThenElseZero(hn::Lt(magnitude, hn::Set(df, 256.0f)), magnitude);
+      const auto fixed = hn::ConvertTo(di, hn::Mul(small, hn::Set(df, 0x1p23f)));
+      const auto is_whole = hn::Eq(hn::And(fixed, mantissa), zero);
+      const auto negated = hn::IfThenElse(is_whole, hn::Neg(fixed), hn::Not(fixed));
+      const auto shifted = hn::IfThenElse(hn::Lt(hn::BitCast(di, value), zero), negated, fixed);
+      hn::Store(hn::Add(hn::ShiftRight<23>(shifted), hn::Set(di, 127)), di, biased + v);
+      const auto fraction = hn::And(shifted, mantissa);
+      part.set(v, detail::kEx2Table, hn::ShiftRight<17>(fraction), hn::And(fraction, hn::Set(di, 0x1FFFF)));
+    }
+    part.compute(8074.0);
+    for (int64_t v = 0; v < kPart; v += lanes) {
+      const auto operand = hn::LoadU(df, x + at + v);
+      const auto halved = is_halved(operand);
+      const auto exponent = hn::Load(di, biased + v);
+      auto bits = hn::Or(hn::ShiftLeft<23>(exponent), hn::And(hn::Load(di, part.y + v), mantissa));
+      const auto magnitude = hn::And(hn::BitCast(di, operand), hn::Set(di, 0x7FFFFFFF));
+      const auto is_negative = hn::Lt(hn::BitCast(di, operand), zero);
+      // 2^8 is where the exponent leaves its range on either side, halved or not.
+      const auto is_large = hn::RebindMask(
+          di, hn::Ge(hn::Abs(operand), hn::IfThenElse(halved, hn::Set(df, 512.0f), hn::Set(df, 256.0f))));
+      const auto above = hn::Or(hn::AndNot(is_negative, is_large), hn::Gt(exponent, hn::Set(di, 254)));
+      const auto below = hn::Or(hn::And(is_negative, is_large), hn::Lt(exponent, hn::Set(di, 1)));
+      bits = hn::IfThenElse(above, hn::Set(di, kInfinity), hn::IfThenElse(below, zero, bits));
+      const auto root = hn::BitCast(df, bits);
+      const auto result = hn::IfThenElse(halved, hn::Mul(root, root), root);
+      const auto is_nan = hn::Gt(magnitude, hn::Set(di, kInfinity));
+      hn::StoreU(hn::IfThenElse(hn::RebindMask(df, is_nan), hn::BitCast(df, hn::Set(di, kNan)), result), df,
+                 results + at + v);
+    }
+  }
+}
+
+HWY_ATTR void div_full_vectors(const float* a, const float* b, float* results, int64_t count, bool ftz) {
+  const Floats df;
+  const Integers di;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(df));
+  const auto exponent_of = [&](auto x) HWY_ATTR {
+    return hn::And(hn::ShiftRight<23>(hn::BitCast(di, x)), hn::Set(di, 0xFF));
+  };
+  // Neither subnormal, nor near it, nor so large that div.full scales a divisor, nor not finite.
+  const auto is_ordinary = [&](auto x) HWY_ATTR {
+    const auto exponent = exponent_of(x);
+    return hn::And(hn::Gt(exponent, hn::Set(di, 1)), hn::Lt(exponent, hn::Set(di, 253)));
+  };
+  Quadratics part;
+  HWY_ALIGN float quotients[kPart];
+  for (int64_t at = 0; at < count; at += kPart) {
+    for (int64_t v = 0; v < kPart; v += lanes) {
+      const auto bits = hn::BitCast(di, hn::LoadU(df, b + at + v));
+      part.set(v, detail::kRcpTable, hn::And(hn::ShiftRight<16>(bits), hn::Set(di, 0x7F)),
+               hn::ShiftLeft<1>(hn::And(bits, hn::Set(di, 0xFFFF))));
+    }
+    part.compute(8094.0);
+    bool all_ordinary = true;
+    for (int64_t v = 0; v < kPart; v += lanes) {
+      const auto dividend = hn::LoadU(df, a + at + v), divisor = hn::LoadU(df, b + at + v);
+      const auto y = hn::Load(di, part.y + v);
+      const auto exponent = hn::Sub(hn::Add(hn::Set(di, 253), hn::ShiftRight<24>(y)), exponent_of(divisor));
+      const auto magnitude = hn::Or(hn::ShiftLeft<23>(exponent), hn::And(y, hn::Set(di, 0x7FFFFF)));
+      const auto reciprocal = hn::CopySign(hn::BitCast(df, magnitude), divisor);
+      const auto quotient = hn::Mul(reciprocal, dividend);
+      const auto ordinary = hn::And(hn::And(is_ordinary(dividend), is_ordinary(divisor)),
+                                    hn::And(is_ordinary(reciprocal), is_ordinary(quotient)));
+      all_ordinary = all_ordinary && hn::AllTrue(di, ordinary);
+      hn::Store(quotient, df, quotients + v);
     }
     for (int64_t i = 0; i < kPart; ++i)
-      square[i] = static_cast<int32_t>(detail::truncated_square(fraction[i] & 0x1FFFF));
-    for (int64_t i = 0; i < kPart; ++i) {
-      const double sum = 16384.0 * c0[i] + 8074.0 + static_cast<double>(c1[i]) * (fraction[i] & 0x1FFFF) +
-                         4.0 * c2[i] * square[i];
-      result[i] = static_cast<uint32_t>(static_cast<int32_t>(sum * 0x1p-17)) & 0x7FFFFF;
-    }
-    for (int64_t i = 0; i < kPart; ++i) {
-      const float operand = x[at + i];
-      const uint32_t in_range = static_cast<uint32_t>(biased[i]) << 23 | result[i];
-      const uint32_t bits = above[i] != 0 ? kInfinity : below[i] != 0 ? 0 : in_range;
-      const auto value = std::bit_cast<float>(bits);
-      const bool is_halved = !ftz && operand < -126.0f;
-      const float squared = is_halved ? value * value : value;
-      const bool is_nan = (std::bit_cast<uint32_t>(operand) & 0x7FFFFFFF) > kInfinity;
-      results[at + i] = is_nan ? std::bit_cast<float>(kNan) : squared;
-    }
+      results[at + i] = all_ordinary ? quotients[i] : div_full(a[at + i], b[at + i], ftz);
   }
 }
 
@@ -73,9 +153,14 @@ HWY_AFTER_NAMESPACE();
 namespace imbrex::arith {
 
 HWY_EXPORT(ex2_vectors);
+HWY_EXPORT(div_full_vectors);
 
 void ex2_approx_lanes(const float* x, float* results, int64_t count, bool ftz) {
   HWY_DYNAMIC_DISPATCH(ex2_vectors)(x, results, count, ftz);
+}
+
+void div_full_lanes(const float* a, const float* b, float* results, int64_t count, bool ftz) {
+  HWY_DYNAMIC_DISPATCH(div_full_vectors)(a, b, results, count, ftz);
 }
 
 }  // namespace imbrex::arith

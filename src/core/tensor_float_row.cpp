@@ -5,7 +5,6 @@
 #include <hwy/highway.h>
 
 #include <algorithm>
-#include <bit>
 #include <type_traits>
 
 #include "core/tensor_operand.h"
@@ -226,32 +225,66 @@ void transpose_vectors(const uint32_t* from, int64_t rows, int64_t columns, uint
     for (int64_t c = 0; c < columns; ++c) to[c * pitch + r] = from[r * columns + c];
 }
 
-// The compiler makes vectors of this loop.
-bool take_apart_floats_vectors(const FloatFormat& format, const uint32_t* HWY_RESTRICT patterns,
-                               int64_t count, bool negate, float* HWY_RESTRICT values,
-                               int16_t* HWY_RESTRICT exponents) {
-  const int value_bits = format.exponent_bits + format.mantissa_bits, mantissa_bits = format.mantissa_bits;
-  const int low_bits = format.unused_low_bits;
-  const int32_t bias = format.bias;
-  const uint32_t value_mask = (1u << value_bits) - 1, mantissa_mask = (1u << mantissa_bits) - 1;
-  const auto first_special = static_cast<uint32_t>(format.max_finite() >> low_bits) + 1;
-  const uint32_t negation = negate ? 1 : 0;
-  uint32_t any = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const uint32_t bits = patterns[i] >> low_bits;
-    const uint32_t magnitude = bits & value_mask, biased = magnitude >> mantissa_bits;
-    const uint32_t leading = biased != 0 ? 1u << mantissa_bits : 0;
-    const auto significand = static_cast<float>(static_cast<int32_t>((magnitude & mantissa_mask) | leading));
-    const int32_t exponent = static_cast<int32_t>(biased != 0 ? biased : 1) - bias;
-    const uint32_t is_extreme = exponent < -kMostFloatExponent || exponent > kMostFloatExponent ? 1 : 0;
-    any |= (magnitude >= first_special ? 1 : 0) | (magnitude != 0 ? is_extreme : 0);
-    const uint32_t unit = static_cast<uint32_t>(is_extreme != 0 ? 0 : exponent - mantissa_bits + 127) << 23;
-    const uint32_t sign = ((bits >> value_bits & 1) ^ negation) << 31;
-    values[i] =
-        std::bit_cast<float>(std::bit_cast<uint32_t>(significand * std::bit_cast<float>(unit)) | sign);
-    exponents[i] = static_cast<int16_t>(magnitude != 0 ? exponent : kZeroFloatExponent);
+/// How a format's patterns become numbers in single precision.
+struct TakenApart {
+  explicit TakenApart(const FloatFormat& format, bool negate)
+      : low_bits(format.unused_low_bits),
+        mantissa_bits(format.mantissa_bits),
+        value_bits(format.exponent_bits + format.mantissa_bits),
+        bias(format.bias),
+        last_finite(static_cast<int32_t>(format.max_finite() >> format.unused_low_bits)),
+        negation(negate ? -1 : 0) {}
+  int low_bits, mantissa_bits, value_bits, bias;
+  int32_t last_finite, negation;
+
+  /// A vector of them. What comes back has lanes other than zero where numbers are not finite, or too large or too small.
+  HWY_INLINE auto operator()(const uint32_t* patterns, float* values, int16_t* exponents) const {
+    const Floats df;
+    const Integers di;
+    const hn::RebindToUnsigned<Floats> du;
+    const hn::Rebind<int16_t, Integers> d16;
+    const auto zero = hn::Zero(di);
+    const auto bits = hn::BitCast(di, hn::ShiftRightSame(hn::LoadU(du, patterns), low_bits));
+    const auto magnitude = hn::And(bits, hn::Set(di, static_cast<int32_t>((uint32_t{1} << value_bits) - 1)));
+    const auto is_zero = hn::Eq(magnitude, zero);
+    const auto biased = hn::BitCast(di, hn::ShiftRightSame(hn::BitCast(du, magnitude), mantissa_bits));
+    const auto exponent = hn::Sub(hn::Max(biased, hn::Set(di, 1)), hn::Set(di, bias));
+    // Where f32 has its bits, with the other bias. A subnormal one gets a leading one, which is taken away again: products
+    // with what is subnormal in f32 take hosts long.
+    const auto shifted =
+        hn::Add(hn::ShiftLeftSame(magnitude, 23 - mantissa_bits), hn::Set(di, (127 - bias) << 23));
+    const auto is_subnormal = hn::Eq(biased, zero);
+    const auto with_one = hn::Add(shifted, hn::IfThenElseZero(is_subnormal, hn::Set(di, 1 << 23)));
+    const auto one = hn::IfThenElseZero(is_subnormal, hn::Set(di, (128 - bias) << 23));
+    const auto value = hn::Sub(hn::BitCast(df, with_one), hn::BitCast(df, one));
+    const auto sign = hn::ShiftLeftSame(hn::Xor(bits, hn::Set(di, negation)), 31 - value_bits);
+    hn::StoreU(hn::CopySign(value, hn::BitCast(df, sign)), df, values);
+    hn::StoreU(hn::DemoteTo(d16, hn::IfThenElse(is_zero, hn::Set(di, kZeroFloatExponent), exponent)), d16,
+               exponents);
+    const auto is_extreme = hn::AndNot(is_zero, hn::Gt(hn::Abs(exponent), hn::Set(di, kMostFloatExponent)));
+    return hn::VecFromMask(di, hn::Or(is_extreme, hn::Gt(magnitude, hn::Set(di, last_finite))));
   }
-  return any == 0;
+};
+
+HWY_ATTR bool take_apart_floats_vectors(const FloatFormat& format, const uint32_t* patterns, int64_t count,
+                                        bool negate, float* values, int16_t* exponents) {
+  const Integers di;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(di));
+  const TakenApart take_apart(format, negate);
+  auto any = hn::Zero(di);
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes)
+    any = hn::Or(any, take_apart(patterns + i, values + i, exponents + i));
+  if (i < count) {
+    uint32_t last[kRowLanes] = {};
+    float last_values[kRowLanes];
+    int16_t last_exponents[kRowLanes];
+    std::copy(patterns + i, patterns + count, last);
+    any = hn::Or(any, take_apart(last, last_values, last_exponents));
+    std::copy_n(last_values, count - i, values + i);
+    std::copy_n(last_exponents, count - i, exponents + i);
+  }
+  return hn::AllTrue(di, hn::Eq(any, hn::Zero(di)));
 }
 
 }  // namespace imbrex::arith::HWY_NAMESPACE

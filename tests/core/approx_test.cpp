@@ -9,6 +9,7 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <random>
 #include <sstream>
 #include <string>
 
@@ -210,6 +211,34 @@ TEST(Approx, ManyPowersOfTwoAtOnceAreThoseOneByOne) {
     ex2_approx_lanes(x.data(), results.data(), static_cast<int64_t>(x.size()), ftz);
     for (size_t i = 0; i < x.size(); ++i)
       ASSERT_EQ(f32_bits(results[i]), f32_bits(ex2_approx(x[i], ftz))) << x[i] << " " << ftz;
+  }
+}
+
+TEST(Approx, ManyQuotientsAtOnceAreThoseOneByOne) {
+  std::mt19937 random(9);
+  std::vector<float> a, b;
+  const auto add = [&](uint32_t x, uint32_t y) {
+    a.push_back(f32_from_bits(x));
+    b.push_back(f32_from_bits(y));
+  };
+  for (int i = 0; i < 200000; ++i) add(random(), random());
+  // Vectors of ordinary numbers, and of those of which one is at the border of them.
+  for (uint32_t mantissa = 0; mantissa < 1 << 23; mantissa += 61)
+    add(0x40000000 | random() % (1u << 23), (random() & 0x80000000) | 0x3F000000 | mantissa);
+  for (uint32_t biased = 0; biased < 256; ++biased)
+    for (const uint32_t mantissa : {0u, 1u, 0x7FFFFFu}) {
+      for (int i = 0; i < 15; ++i) add(0x3F800000 + random() % 1000, 0x3FC00000 + random() % 1000);
+      add(biased << 23 | mantissa, (random() % 256) << 23 | random() % (1 << 23));
+      for (int i = 0; i < 15; ++i) add(0x3F800000 + random() % 1000, 0xBFC00000 + random() % 1000);
+      add(0x7F000000 - (random() % 254 << 23), biased << 23 | mantissa);
+    }
+  a.resize(a.size() / 16 * 16);
+  for (const bool ftz : {false, true}) {
+    std::vector<float> results(a.size());
+    div_full_lanes(a.data(), b.data(), results.data(), static_cast<int64_t>(a.size()), ftz);
+    for (size_t i = 0; i < a.size(); ++i)
+      ASSERT_EQ(f32_bits(results[i]), f32_bits(div_full(a[i], b[i], ftz)))
+          << a[i] << " / " << b[i] << " " << ftz;
   }
 }
 

@@ -190,13 +190,23 @@ Step exec_ex2(Warp& warp, const Instruction& n, Mask active) {
   return Step::kNext;
 }
 
+Step exec_div_full(Warp& warp, const Instruction& n, Mask active) {
+  const float *const a = warp.reg<float>(n.a), *const b = warp.reg<float>(n.b);
+  float results[kWarpSize];
+  if (count_lanes(active) > kFewLanes)
+    arith::div_full_lanes(a, b, results, kWarpSize, ftz_of(n));
+  else
+    for_each_lane(active, [&](int i) { results[i] = arith::div_full(a[i], b[i], ftz_of(n)); });
+  store_lanes<float>(warp.reg<uint32_t>(n.d), active, [&](int i) { return results[i]; });
+  return Step::kNext;
+}
+
 ExecFunction approximate_f32(Op op, bool full) {
   using T = float;
   switch (op) {
     case Op::div:
-      return full ? binary<T>([](const Instruction& n, T a, T b) { return arith::div_full(a, b, ftz_of(n)); })
-                  : binary<T>(
-                        [](const Instruction& n, T a, T b) { return arith::div_approx(a, b, ftz_of(n)); });
+      if (full) return exec_div_full;
+      return binary<T>([](const Instruction& n, T a, T b) { return arith::div_approx(a, b, ftz_of(n)); });
     case Op::rcp:
       return unary<T>([](const Instruction& n, T a) { return arith::rcp_approx(a, ftz_of(n)); });
     case Op::sqrt:
