@@ -74,6 +74,8 @@ std::vector<LaneTouch> random_touches(std::mt19937& random, uint32_t kinds) {
     touches.push_back(
         {.address = address, .bytes = bytes, .lane = static_cast<int>(lane), .lane_shift = shift});
   };
+  /// A swizzle of so many chunks.
+  const auto swizzle_chunk = [](uint32_t c, uint32_t row_chunks) { return c ^ (c / 8 % row_chunks); };
   const auto swizzled = [](uint32_t r, uint32_t c) { return r * 128 + (c ^ r) % 8 * 16; };
   switch (below(kinds)) {
     case 0:  // a box
@@ -82,12 +84,20 @@ std::vector<LaneTouch> random_touches(std::mt19937& random, uint32_t kinds) {
     case 1:  // an operand's slice of swizzled rows
       for (uint32_t r = row; r < row + 8; ++r) touch(swizzled(r, chunk) & ~31u, 32, 0);
       break;
-    case 2:  // a matrix of ldmatrix
-      for (uint32_t r = 0; r < 8; ++r) touch(swizzled(row + r, chunk), 16, 8 + r);
+    case 2: {  // a matrix of ldmatrix
+      const uint32_t row_chunks = 8u >> below(4);
+      for (uint32_t r = 0; r < 8; ++r)
+        touch(swizzle_chunk(row * 8 + r * row_chunks + chunk % row_chunks, row_chunks) * 16, 16, 8 + r);
       break;
-    case 3:  // cp.async in swizzled order
-      for (uint32_t i = 0; i < 32; ++i) touch(swizzled(row + i / 8, i), 16, i);
+    }
+    case 3: {  // cp.async in swizzled order, neighbours together
+      const uint32_t row_chunks = 8u >> below(4);
+      LaneTouches lanes(16);
+      for (uint32_t i = 0; i < 32; ++i)
+        lanes.add(static_cast<int>(i), swizzle_chunk(row * 8 + i, row_chunks) * 16, 16);
+      touches.assign(lanes.all().begin(), lanes.all().end());
       break;
+    }
     case 4:  // a warp's words side by side
       touch(row * 128 + chunk * 4, 128, 0, 2);
       break;

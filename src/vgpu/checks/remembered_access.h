@@ -17,8 +17,8 @@ class Access {
   static constexpr uint64_t kInsn = uint64_t{0x7F'FFFF} << kInsnAt, kLane = uint64_t{0xFFFF} << kLaneAt;
 
  public:
-  /// Of lane_shift: all bytes are one lane's; lanes have chunks of 16 bytes in the order of the 128-byte swizzle.
-  static constexpr uint32_t kOneLane = 15, kSwizzled = 8;
+  /// Of lane_shift: all bytes are one lane's; lanes have chunks of 16 bytes in the order of the swizzle of 128, 64, 32 bytes.
+  static constexpr uint32_t kOneLane = 15, kSwizzled = 8, kSwizzled64 = 9, kSwizzled32 = 10;
   enum Trait : uint64_t {
     kWrite = uint64_t{1} << kTraitsAt,
     kStrong = kWrite << 1,
@@ -29,6 +29,16 @@ class Access {
 
   constexpr Access() = default;
   constexpr Access(Clock clock, AgentId agent) : who_(uint64_t{agent} << 32 | clock), what_(kShift) {}
+
+  /// All of it in two words: who and when, and the rest.
+  constexpr uint64_t who_bits() const { return who_; }
+  constexpr uint64_t what_bits() const { return what_; }
+  static constexpr Access of_bits(uint64_t who, uint64_t what) {
+    Access access;
+    access.who_ = who;
+    access.what_ = what;
+    return access;
+  }
 
   /// Nothing that happened.
   constexpr bool is_none() const { return clock() == 0; }
@@ -74,7 +84,8 @@ class Access {
 
   constexpr int lane_of(int byte) const {
     if (lane_shift() == kOneLane) return lane();
-    if (lane_shift() == kSwizzled) return lane() + ((byte >> 4) ^ (byte >> 7 & 7));
+    if (lane_shift() >= kSwizzled)
+      return lane() + ((byte >> 4) ^ (byte >> 7 & 7 >> (lane_shift() - kSwizzled)));
     return lane() + (byte >> lane_shift());
   }
   /// Bytes that both touch.

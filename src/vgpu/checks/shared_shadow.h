@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "vgpu/checks/shadow.h"
+#include "vgpu/checks/tile_matches.h"
 #include "vgpu/memory/recycled_block.h"
 
 namespace imbrex::vgpu {
@@ -25,51 +26,58 @@ inline constexpr uint32_t kCellsInTile = kTileBytes / ShadowCell::kBytes;
 using Cells = uint64_t;
 inline constexpr Cells kAllCells = ~Cells{0};
 
-/// Accesses from the oldest on; the first without a clock ends the list.
+/// Accesses from the oldest on. Of each what matters for nearly all others is whether it touches the same cells and
+/// who it was: these lie side by side, see matches().
 struct alignas(64) ShadowTile {
   struct Slot {
     Access access;
     Cells cells = 0;
   };
-  /// More of them are fewer tiles that are split, but each is compared with the next access.
-  static constexpr size_t kMost = 21;
-  Slot slots[kMost];
+  /// More of them are fewer tiles that are split. Four warps that read all of it by ldmatrix have 32.
+  static constexpr size_t kMost = 40;
+  Cells cells[kMost];
+  uint64_t who[kMost], what[kMost];  // Access::who_bits(), what_bits()
+  uint32_t count;
+  static constexpr uint32_t kNotSplit = ~uint32_t{0};
+  uint32_t group;  // of a split tile: where its cells are
 
-  size_t count() const {
-    size_t n = 0;
-    while (n < kMost && !slots[n].access.is_none()) ++n;
-    return n;
+  Access access(size_t i) const { return Access::of_bits(who[i], what[i]); }
+  Slot slot(size_t i) const { return {access(i), cells[i]}; }
+  void set(size_t i, const Slot& slot) {
+    cells[i] = slot.cells;
+    who[i] = slot.access.who_bits();
+    what[i] = slot.access.what_bits();
   }
-  void truncate(size_t count) {
-    if (count < kMost) slots[count].access.forget();
+  void clear() {
+    count = 0;
+    group = kNotSplit;
   }
-  void insert(size_t at, size_t count, const Slot& now) {
-    for (size_t i = count; i > at; --i) slots[i] = slots[i - 1];
-    slots[at] = now;
-    truncate(count + 1);
+  void insert(size_t at, const Slot& now) {
+    for (size_t i = count; i > at; --i) set(i, slot(i - 1));
+    set(at, now);
+    ++count;
   }
-  bool is_split() const {
-    return slots[0].access.clock() == ~Clock{0} && slots[0].access.agent() == kNoAgent;
+  bool is_split() const { return group != kNotSplit; }
+  void mark_split(uint32_t where) {
+    count = 0;
+    group = where;
   }
-  /// `group`: where its cells are.
-  void mark_split(uint32_t group) {
-    slots[0].access.set_clock(~Clock{0});
-    slots[0].access.set_agent(kNoAgent);
-    slots[0].cells = group;
+  /// Which accesses touch some of the cells, and which are of the same agent and clock, a bit each.
+  TileMatches matches(const Slot& now) const {
+    return match_tile(cells, who, count, now.cells, now.access.who_bits());
   }
-  uint32_t group() const { return static_cast<uint32_t>(slots[0].cells); }
 };
-static_assert(sizeof(ShadowTile) == kTileBytes / 2);
+static_assert(sizeof(ShadowTile) == kTileBytes);
+static_assert(ShadowTile::kMost % kMatchedAtOnce == 0 && ShadowTile::kMost <= 64);
 
 /// As if record() had been called for each cell: it takes the last free place first.
 inline void split_tile(const ShadowTile& tile, ShadowCell* cells) {
-  const size_t count = tile.count();
   for (uint32_t c = 0; c < kCellsInTile; ++c) {
     cells[c] = {};
     size_t place = std::size(cells[c].slots);
-    for (size_t i = 0; i < count; ++i) {
-      if ((tile.slots[i].cells >> c & 1) == 0) continue;
-      const Access access = in_cell(tile.slots[i].access, c);
+    for (size_t i = 0; i < tile.count; ++i) {
+      if ((tile.cells[i] >> c & 1) == 0) continue;
+      const Access access = in_cell(tile.access(i), c);
       Access* like = std::find_if(cells[c].slots + place, std::end(cells[c].slots),
                                   [&](Access slot) { return slot.is_like(access); });
       if (like != std::end(cells[c].slots))
@@ -94,6 +102,12 @@ class CellCounts {
   Cells ones_ = 0, twos_ = 0, fours_ = 0;
 };
 
+/// Are there four bits at least?
+constexpr bool has_four(uint64_t bits) {
+  for (int i = 0; i < 3; ++i) bits &= bits - 1;  // nothing stays nothing
+  return bits != 0;
+}
+
 /// Is `earlier` ordered before `now` in the bytes of `cells` that both touch?
 enum class Ordered : uint8_t { kNo, kYes, kHere };  // kHere: in some cells only
 template <class Judge>
@@ -113,14 +127,14 @@ Ordered order_of(Access earlier, Access now, Cells cells, const Judge& judge) {
 /// Makes room for `now` in cells that have four accesses, as record() does: nothing is remembered of a fifth read, else
 /// the read is forgotten that came first. Returns whether that could be done; `now` is left with the cells in which it is
 /// to be remembered, `at` is its place.
-inline bool make_room(ShadowTile& tile, size_t count, Cells full, ShadowTile::Slot& now, size_t& at) {
+inline bool make_room(ShadowTile& tile, Cells full, ShadowTile::Slot& now, size_t& at) {
   for (; full != 0; full &= full - 1) {
     const Cells cell = full & -full;
-    size_t read = count;
+    size_t read = tile.count;
     bool only_reads = !now.access.is_write();
-    for (size_t i = count; i-- > 0;) {
-      if ((tile.slots[i].cells & cell) == 0) continue;
-      if (!tile.slots[i].access.is_write())
+    for (size_t i = tile.count; i-- > 0;) {
+      if ((tile.cells[i] & cell) == 0) continue;
+      if (!tile.access(i).is_write())
         read = i;
       else
         only_reads = false;
@@ -129,8 +143,8 @@ inline bool make_room(ShadowTile& tile, size_t count, Cells full, ShadowTile::Sl
       now.cells &= ~cell;
       continue;
     }
-    if (read == count) return false;
-    tile.slots[read].cells &= ~cell;
+    if (read == tile.count) return false;
+    tile.cells[read] &= ~cell;
     at = std::min(at, read);
   }
   return true;
@@ -143,17 +157,15 @@ inline bool make_room(ShadowTile& tile, size_t count, Cells full, ShadowTile::Sl
 template <class Judge>
 bool record_in_tile(ShadowTile& tile, ShadowTile::Slot now, Judge&& judge) {
   const Access& access = now.access;
-  const auto is_alike = [&](const ShadowTile::Slot& slot) {
-    return slot.access.is_like(access) && (slot.access.bytes() == access.bytes() || slot.cells == now.cells);
+  const auto is_alike = [&](size_t i) {
+    const Access slot = tile.access(i);
+    return slot.is_like(access) && (slot.bytes() == access.bytes() || tile.cells[i] == now.cells);
   };
+  const TileMatches found = tile.matches(now);
   uint64_t known = 0;  // a bit for every slot that need not be remembered where this access touches it
-  size_t count = 0, meeting = 0,
-         alike = ShadowTile::kMost;  // how many there are, touch such cells; the first that is alike
-  for (; count < ShadowTile::kMost && !tile.slots[count].access.is_none(); ++count) {
-    const auto& [slot, cells] = tile.slots[count];
-    if (alike == ShadowTile::kMost && is_alike(tile.slots[count])) alike = count;
-    if ((cells & now.cells) == 0) continue;
-    ++meeting;
+  for (uint64_t left = found.meeting; left != 0; left &= left - 1) {
+    const auto i = static_cast<size_t>(std::countr_zero(left));
+    const auto [slot, cells] = tile.slot(i);
     if ((slot.bytes() & access.bytes()) == 0) continue;
     const Ordered order = order_of(slot, access, cells & now.cells, judge);
     if (order == Ordered::kHere) return false;
@@ -162,14 +174,15 @@ bool record_in_tile(ShadowTile& tile, ShadowTile::Slot now, Judge&& judge) {
       if (before ? !judge.in_order_says_nothing(slot, access) : !judge.may_meet(slot, access)) return false;
     if (!before || (!access.is_write() && slot.is_write())) continue;
     if ((slot.bytes() & ~access.bytes()) != 0 && (cells & ~now.cells) != 0) return false;
-    known |= uint64_t{1} << count;
+    known |= uint64_t{1} << i;
   }
-  size_t at = count;
+  size_t at = tile.count;
+  uint64_t alike = found.same_who;
   if (known != 0) {
-    size_t kept = 0;
+    auto kept = static_cast<size_t>(std::countr_zero(known));
     at = ShadowTile::kMost;
-    for (size_t i = 0; i < count; ++i) {
-      ShadowTile::Slot slot = tile.slots[i];
+    for (size_t i = kept; i < tile.count; ++i) {
+      ShadowTile::Slot slot = tile.slot(i);
       if ((known >> i & 1) != 0) {
         if ((slot.access.bytes() & ~access.bytes()) == 0)
           slot.cells &= ~now.cells;
@@ -180,37 +193,35 @@ bool record_in_tile(ShadowTile& tile, ShadowTile::Slot now, Judge&& judge) {
           continue;
         }
       }
-      if (kept != i || (known >> i & 1) != 0) tile.slots[kept] = slot;
-      ++kept;
+      tile.set(kept++, slot);
     }
-    count = kept;
-    at = std::min(at, count);
-    tile.truncate(count);
+    tile.count = static_cast<uint32_t>(kept);
+    at = std::min(at, kept);
+    alike = 0;
+    for (size_t i = 0; i < kept; ++i) alike |= uint64_t{tile.who[i] == access.who_bits()} << i;
   }
-  ShadowTile::Slot* const end = tile.slots + count;
-  ShadowTile::Slot* const like = known != 0                   ? std::find_if(tile.slots, end, is_alike)
-                                 : alike != ShadowTile::kMost ? tile.slots + alike
-                                                              : end;
-  if (meeting >= std::size(ShadowCell().slots)) {
+  while (alike != 0 && !is_alike(static_cast<size_t>(std::countr_zero(alike)))) alike &= alike - 1;
+  const size_t like = alike != 0 ? static_cast<size_t>(std::countr_zero(alike)) : tile.count;
+  if (has_four(found.meeting)) {
     CellCounts counts;
-    for (size_t i = 0; i < count; ++i) counts.add(tile.slots[i].cells);
-    const Cells added = like != end ? now.cells & ~like->cells : now.cells;
+    for (size_t i = 0; i < tile.count; ++i) counts.add(tile.cells[i]);
+    const Cells added = alike != 0 ? now.cells & ~tile.cells[like] : now.cells;
     if (const Cells full = counts.four_times() & added; full != 0) {
-      if (!make_room(tile, count, full, now, at)) return false;
+      if (!make_room(tile, full, now, at)) return false;
       if (now.cells == 0) return true;
     }
   }
-  if (like != end) {
-    like->cells |= now.cells;
-    like->access.add_bytes(access.bytes());
+  if (alike != 0) {
+    tile.cells[like] |= now.cells;
+    tile.what[like] |= access.bytes();
     return true;
   }
-  if (at < count && tile.slots[at].cells == 0) {
-    tile.slots[at] = now;
+  if (at < tile.count && tile.cells[at] == 0) {
+    tile.set(at, now);
     return true;
   }
-  if (count == ShadowTile::kMost) return false;
-  tile.insert(at, count, now);
+  if (tile.count == ShadowTile::kMost) return false;
+  tile.insert(at, now);
   return true;
 }
 
@@ -250,11 +261,11 @@ class SharedShadow {
   bool empty() const { return tiles_.empty(); }
   void resize(uint32_t bytes) {
     tiles_ = RecycledBlock((bytes + kTileBytes - 1) / kTileBytes * sizeof(ShadowTile));
-    for (uint64_t at = 0; at < bytes; at += kTileBytes) tile(at).truncate(0);
+    for (uint64_t at = 0; at < bytes; at += kTileBytes) tile(at).clear();
     groups_ = std::move(spare_groups());
   }
   ShadowTile& tile(uint64_t at) { return reinterpret_cast<ShadowTile*>(tiles_.data())[at / kTileBytes]; }
-  ShadowCell* cells(uint64_t at) { return groups_[tile(at).group()].data(); }
+  ShadowCell* cells(uint64_t at) { return groups_[tile(at).group].data(); }
   /// Cells are four times as large as what they stand for, and seldom in the first cache.
   void prefetch(uint64_t at) {
     if (tile(at).is_split()) __builtin_prefetch(cells(at) + at % kTileBytes / ShadowCell::kBytes, 1);
@@ -271,8 +282,9 @@ class SharedShadow {
     tile(at).mark_split(group);
   }
   void unite(uint64_t at, Access now) {
-    free_.push_back(tile(at).group());
-    tile(at).insert(0, 0, {now, kAllCells});
+    free_.push_back(tile(at).group);
+    tile(at).clear();
+    tile(at).insert(0, {now, kAllCells});
   }
 
  private:
