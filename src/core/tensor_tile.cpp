@@ -5,6 +5,7 @@
 // subnormal results) goes through the definition.
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <tuple>
 #include <vector>
 
@@ -18,7 +19,8 @@ namespace {
 /// Splits kRowFraction between the operands: both significands get at least the ten fraction bits of the
 /// widest.
 constexpr int kOperandFraction[2] = {15, 10};
-constexpr size_t kMostGroups = 16;  // in a block
+constexpr size_t kMostGroups = 16;   // in a block
+constexpr size_t kMostTaken = 1024;  // bytes of patterns that are compared with the next ones
 
 using Integers = std::vector<int32_t>;
 
@@ -51,9 +53,17 @@ struct Side {
   Integers significand, exponent;
   std::vector<float> values;            ///< the same for tensor_float_row.cpp
   std::vector<int16_t> float_exponent;  ///< likewise
-  bool has_special = false;             ///< something is not finite
-  std::vector<uint8_t> special;         ///< [count][blocks]: something in this block is; where has_special
-  std::vector<TensorOperand> scales;    ///< [count][k / scale_block]
+  /// The patterns of which those are, where they are few: a fragment of mma.sync meets many others.
+  struct Taken {
+    std::vector<uint8_t> patterns;
+    FloatFormat format;
+    int64_t count = 0, width = 0;
+    bool negate = false;
+  };
+  Taken taken;
+  bool has_special = false;           ///< something is not finite
+  std::vector<uint8_t> special;       ///< [count][blocks]: something in this block is; where has_special
+  std::vector<TensorOperand> scales;  ///< [count][k / scale_block]
 };
 
 /// Buffers, kept from one product to the next of the same host thread.
@@ -192,18 +202,46 @@ class Product {
     return w_.turned;
   }
 
+  int64_t pattern_count(const Side& side) const { return side.count * shape_.k; }
+  static size_t pattern_bytes(const FloatFormat& format) {
+    return format.bits <= 8 ? 1 : format.bits == 16 ? 2 : 4;
+  }
+  /// Of the lane side, how many columns its patterns have been turned to.
+  int64_t width_of(const Side& side) const { return &side == lanes_ ? width_ : 0; }
+  bool is_taken(const Side& side) const {
+    const Side::Taken& taken = side.taken;
+    const size_t bytes = static_cast<size_t>(pattern_count(side)) * pattern_bytes(side.format);
+    return taken.patterns.size() == bytes && taken.count == side.count && taken.width == width_of(side) &&
+           taken.negate == side.negate && taken.format == side.format &&
+           std::memcmp(taken.patterns.data(), side.data, bytes) == 0;
+  }
+  /// Fills values and float_exponent. False where a number is not finite or too extreme.
+  bool take_side(Side& side) {
+    side.taken.patterns.clear();
+    const std::vector<uint32_t>& patterns = widen_side(side);
+    side.values.resize(patterns.size());
+    side.float_exponent.resize(patterns.size());
+    if (!take_apart_floats(side.format, patterns.data(), static_cast<int64_t>(patterns.size()), side.negate,
+                           side.values.data(), side.float_exponent.data()))
+      return false;
+    const size_t bytes = static_cast<size_t>(pattern_count(side)) * pattern_bytes(side.format);
+    if (bytes > kMostTaken) return true;
+    const auto* const data = static_cast<const uint8_t*>(side.data);
+    side.taken.patterns.assign(data, data + bytes);
+    side.taken.format = side.format;
+    side.taken.count = side.count;
+    side.taken.width = width_of(side);
+    side.taken.negate = side.negate;
+    return true;
+  }
+
   /// False where the rows cannot be summed in single precision.
   bool load_floats() {
     if (arith_.output == TensorOutput::kF16Nearest || arith_.groups_of_16 || arith_.split_pairs ||
         modifiers_.scale_input_d != 0)
       return false;
     for (Side* side : {&w_.a, &w_.b}) {
-      const std::vector<uint32_t>& patterns = widen_side(*side);
-      side->values.resize(patterns.size());
-      side->float_exponent.resize(patterns.size());
-      if (!take_apart_floats(side->format, patterns.data(), static_cast<int64_t>(patterns.size()),
-                             side->negate, side->values.data(), side->float_exponent.data()))
-        return false;
+      if (!is_taken(*side) && !take_side(*side)) return false;
       load_scales(*side);
     }
     load_lane_scales();

@@ -179,6 +179,34 @@ TEST(TensorArithmetic, WholeMatricesAgreeWithTheDefinitionOutputByOutput) {
   }
 }
 
+/// Small operands are kept from one product to the next: here the same patterns come again as other numbers, in other
+/// shapes, negated, or with one of them changed.
+TEST(TensorArithmetic, PatternsThatComeAgainMeanWhatTheProductSays) {
+  std::mt19937 random(7);
+  const auto patterns = random_operands(kF16, 16 * 16, true, false, random);
+  const std::vector<Case> kinds = {{90, kMma, float16, float16, float32, 16},
+                                   {90, kMma, bfloat16, bfloat16, float32, 16},
+                                   {90, kMma, float16, float16, float32, 8}};
+  for (int round = 0; round < 200; ++round) {
+    const Case& one = kinds[random() % kinds.size()];
+    const TensorArith arith = one.arith();
+    const MatrixShape shape{random() % 2 == 0 ? 16 : 8, random() % 2 == 0 ? 16 : 8, one.k};
+    std::vector<uint32_t> a(patterns.begin(), patterns.begin() + shape.m * shape.k);
+    std::vector<uint32_t> b(patterns.begin(), patterns.begin() + shape.n * shape.k);
+    if (random() % 4 == 0) a.back() ^= 1;
+    const std::vector<uint32_t> c(static_cast<size_t>(shape.m * shape.n), 0x3F800000);
+    const TensorModifiers modifiers{.negate_a = random() % 4 == 0, .negate_b = random() % 4 == 0};
+    const auto d = run(arith, shape, a, b, c, modifiers);
+    for (int64_t m = 0; m < shape.m; ++m)
+      for (int64_t n = 0; n < shape.n; ++n) {
+        const auto at = static_cast<size_t>(m * shape.n + n);
+        ASSERT_EQ(d[at], dot_accumulate(arith, shape.k, a.data() + m * shape.k, b.data() + n * shape.k, c[at],
+                                        modifiers))
+            << one.name() << " round " << round << " at " << m << "," << n;
+      }
+  }
+}
+
 /// Products and addends where single precision only just holds what the sum needs, and where it does not.
 TEST(TensorArithmetic, ExponentsFarFromZeroAgreeWithTheDefinition) {
   std::mt19937 random(6);

@@ -26,27 +26,30 @@ inline constexpr uint32_t kCellsInTile = kTileBytes / ShadowCell::kBytes;
 using Cells = uint64_t;
 inline constexpr Cells kAllCells = ~Cells{0};
 
-/// Accesses from the oldest on. Of each what matters for nearly all others is whether it touches the same cells and
-/// who it was: these lie side by side, see matches().
+/// Accesses from the oldest on. Of each what matters for nearly all others is whether it touches the same cells and who it
+/// was, so that these lie side by side, see matches(); but those of few accesses near each other.
 struct alignas(64) ShadowTile {
   struct Slot {
     Access access;
     Cells cells = 0;
   };
   /// More of them are fewer tiles that are split. Four warps that read all of it by ldmatrix have 32.
-  static constexpr size_t kMost = 40;
-  Cells cells[kMost];
-  uint64_t who[kMost], what[kMost];  // Access::who_bits(), what_bits()
-  uint32_t count;
+  static constexpr size_t kMost = kMatchedAtOnce * 10;
   static constexpr uint32_t kNotSplit = ~uint32_t{0};
-  uint32_t group;  // of a split tile: where its cells are
 
-  Access access(size_t i) const { return Access::of_bits(who[i], what[i]); }
-  Slot slot(size_t i) const { return {access(i), cells[i]}; }
+  uint32_t count;
+  uint32_t group;  // of a split tile: where its cells are
+  alignas(32) TilePart parts[kMost / kMatchedAtOnce];
+
+  Cells& cells(size_t i) { return part(i).cells[i % kMatchedAtOnce]; }
+  Cells cells(size_t i) const { return part(i).cells[i % kMatchedAtOnce]; }
+  uint64_t who(size_t i) const { return part(i).who[i % kMatchedAtOnce]; }
+  Access access(size_t i) const { return Access::of_bits(who(i), part(i).what[i % kMatchedAtOnce]); }
+  Slot slot(size_t i) const { return {access(i), cells(i)}; }
   void set(size_t i, const Slot& slot) {
-    cells[i] = slot.cells;
-    who[i] = slot.access.who_bits();
-    what[i] = slot.access.what_bits();
+    cells(i) = slot.cells;
+    part(i).who[i % kMatchedAtOnce] = slot.access.who_bits();
+    part(i).what[i % kMatchedAtOnce] = slot.access.what_bits();
   }
   void clear() {
     count = 0;
@@ -64,11 +67,14 @@ struct alignas(64) ShadowTile {
   }
   /// Which accesses touch some of the cells, and which are of the same agent and clock, a bit each.
   TileMatches matches(const Slot& now) const {
-    return match_tile(cells, who, count, now.cells, now.access.who_bits());
+    return match_tile(parts, count, now.cells, now.access.who_bits());
   }
+
+ private:
+  TilePart& part(size_t i) { return parts[i / kMatchedAtOnce]; }
+  const TilePart& part(size_t i) const { return parts[i / kMatchedAtOnce]; }
 };
-static_assert(sizeof(ShadowTile) == kTileBytes);
-static_assert(ShadowTile::kMost % kMatchedAtOnce == 0 && ShadowTile::kMost <= 64);
+static_assert(sizeof(ShadowTile) == kTileBytes && ShadowTile::kMost <= 64);
 
 /// As if record() had been called for each cell: it takes the last free place first.
 inline void split_tile(const ShadowTile& tile, ShadowCell* cells) {
@@ -76,7 +82,7 @@ inline void split_tile(const ShadowTile& tile, ShadowCell* cells) {
     cells[c] = {};
     size_t place = std::size(cells[c].slots);
     for (size_t i = 0; i < tile.count; ++i) {
-      if ((tile.cells[i] >> c & 1) == 0) continue;
+      if ((tile.cells(i) >> c & 1) == 0) continue;
       const Access access = in_cell(tile.access(i), c);
       Access* like = std::find_if(cells[c].slots + place, std::end(cells[c].slots),
                                   [&](Access slot) { return slot.is_like(access); });
@@ -133,7 +139,7 @@ inline bool make_room(ShadowTile& tile, Cells full, ShadowTile::Slot& now, size_
     size_t read = tile.count;
     bool only_reads = !now.access.is_write();
     for (size_t i = tile.count; i-- > 0;) {
-      if ((tile.cells[i] & cell) == 0) continue;
+      if ((tile.cells(i) & cell) == 0) continue;
       if (!tile.access(i).is_write())
         read = i;
       else
@@ -144,7 +150,7 @@ inline bool make_room(ShadowTile& tile, Cells full, ShadowTile::Slot& now, size_
       continue;
     }
     if (read == tile.count) return false;
-    tile.cells[read] &= ~cell;
+    tile.cells(read) &= ~cell;
     at = std::min(at, read);
   }
   return true;
@@ -159,7 +165,7 @@ bool record_in_tile(ShadowTile& tile, ShadowTile::Slot now, Judge&& judge) {
   const Access& access = now.access;
   const auto is_alike = [&](size_t i) {
     const Access slot = tile.access(i);
-    return slot.is_like(access) && (slot.bytes() == access.bytes() || tile.cells[i] == now.cells);
+    return slot.is_like(access) && (slot.bytes() == access.bytes() || tile.cells(i) == now.cells);
   };
   const TileMatches found = tile.matches(now);
   uint64_t known = 0;  // a bit for every slot that need not be remembered where this access touches it
@@ -198,25 +204,26 @@ bool record_in_tile(ShadowTile& tile, ShadowTile::Slot now, Judge&& judge) {
     tile.count = static_cast<uint32_t>(kept);
     at = std::min(at, kept);
     alike = 0;
-    for (size_t i = 0; i < kept; ++i) alike |= uint64_t{tile.who[i] == access.who_bits()} << i;
+    for (size_t i = 0; i < kept; ++i) alike |= uint64_t{tile.who(i) == access.who_bits()} << i;
   }
   while (alike != 0 && !is_alike(static_cast<size_t>(std::countr_zero(alike)))) alike &= alike - 1;
   const size_t like = alike != 0 ? static_cast<size_t>(std::countr_zero(alike)) : tile.count;
   if (has_four(found.meeting)) {
     CellCounts counts;
-    for (size_t i = 0; i < tile.count; ++i) counts.add(tile.cells[i]);
-    const Cells added = alike != 0 ? now.cells & ~tile.cells[like] : now.cells;
+    for (size_t i = 0; i < tile.count; ++i) counts.add(tile.cells(i));
+    const Cells added = alike != 0 ? now.cells & ~tile.cells(like) : now.cells;
     if (const Cells full = counts.four_times() & added; full != 0) {
       if (!make_room(tile, full, now, at)) return false;
       if (now.cells == 0) return true;
     }
   }
   if (alike != 0) {
-    tile.cells[like] |= now.cells;
-    tile.what[like] |= access.bytes();
+    Access both = tile.access(like);
+    both.add_bytes(access.bytes());
+    tile.set(like, {both, tile.cells(like) | now.cells});
     return true;
   }
-  if (at < tile.count && tile.cells[at] == 0) {
+  if (at < tile.count && tile.cells(at) == 0) {
     tile.set(at, now);
     return true;
   }

@@ -11,10 +11,9 @@ namespace imbrex::vgpu::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-TileMatches match(const uint64_t* cells, const uint64_t* who, size_t count, uint64_t now_cells,
-                  uint64_t now_who) {
+TileMatches match(const TilePart* parts, size_t count, uint64_t cells, uint64_t who) {
   const hn::CappedTag<uint64_t, kMatchedAtOnce> d;
-  const auto wanted = hn::Set(d, now_cells), same = hn::Set(d, now_who), zero = hn::Zero(d);
+  const auto wanted = hn::Set(d, cells), same = hn::Set(d, who), zero = hn::Zero(d);
   uint64_t apart = 0, alike = 0;
   const auto bits = [&](auto mask) HWY_ATTR {
     uint8_t byte[8];
@@ -22,8 +21,10 @@ TileMatches match(const uint64_t* cells, const uint64_t* who, size_t count, uint
     return uint64_t{byte[0]};
   };
   for (size_t i = 0; i < count; i += hn::Lanes(d)) {
-    apart |= bits(hn::Eq(hn::And(hn::LoadU(d, cells + i), wanted), zero)) << i;
-    alike |= bits(hn::Eq(hn::LoadU(d, who + i), same)) << i;
+    const TilePart& part = parts[i / kMatchedAtOnce];
+    const size_t at = i % kMatchedAtOnce;
+    apart |= bits(hn::Eq(hn::And(hn::LoadU(d, part.cells + at), wanted), zero)) << i;
+    alike |= bits(hn::Eq(hn::LoadU(d, part.who + at), same)) << i;
   }
   const uint64_t all = count == 0 ? 0 : ~uint64_t{0} >> (64 - count);
   return {~apart & all, alike & all};

@@ -7,15 +7,17 @@
 
 namespace imbrex::vgpu {
 
+inline constexpr size_t kMatchedAtOnce = 4;
+/// Some accesses of the list: their cells, a bit each, and the two words of Access. Behind the end of the list anything.
+struct TilePart {
+  uint64_t cells[kMatchedAtOnce], who[kMatchedAtOnce], what[kMatchedAtOnce];
+};
+
 /// Of accesses, a bit each: those that touch cells of which an access touches one, and those of the same agent and clock.
 struct TileMatches {
   uint64_t meeting = 0, same_who = 0;
 };
-
-/// Lists are read so many at once, behind their end as well.
-inline constexpr size_t kMatchedAtOnce = 8;
-using MatchTile = TileMatches (*)(const uint64_t* cells, const uint64_t* who, size_t count,
-                                  uint64_t now_cells, uint64_t now_who);
+using MatchTile = TileMatches (*)(const TilePart* parts, size_t count, uint64_t cells, uint64_t who);
 extern const MatchTile match_tile;
 
 }  // namespace imbrex::vgpu

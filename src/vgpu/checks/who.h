@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -84,7 +85,7 @@ struct LaneTouch {
 /// What the lanes of an instruction touch. Each touches `lane_bytes`, a power of two, or fewer.
 class LaneTouches {
  public:
-  explicit LaneTouches(uint32_t lane_bytes) : lane_bytes_(lane_bytes) {}
+  explicit LaneTouches(uint32_t lane_bytes) : lane_bytes_(lane_bytes) {}  // leaves the list as it is
   /// To be called in the order of the lanes.
   void add(int lane, uint64_t address, uint32_t bytes) {
     if (count_ > 0) {
@@ -97,7 +98,7 @@ class LaneTouches {
         return;
       }
     }
-    touches_[count_++] = {address, bytes, lane, lane_bit(lane)};
+    std::construct_at(&touches_[count_++], LaneTouch{address, bytes, lane, lane_bit(lane)});
   }
   std::span<const LaneTouch> all() const { return {touches_.data(), count_}; }
   bool empty() const { return count_ == 0; }
@@ -105,7 +106,9 @@ class LaneTouches {
  private:
   uint32_t lane_bytes_;
   size_t count_ = 0;
-  std::array<LaneTouch, kWarpSize> touches_;
+  union {  // a kilobyte, of which mostly a small part is used
+    std::array<LaneTouch, kWarpSize> touches_;
+  };
 };
 
 /// Do lanes write the bytes that are there already? Asked only where that decides a race; empty: no.

@@ -17,6 +17,15 @@ bool locate(Cluster& cluster, const Who& who, Space space, uint64_t address, uin
 bool locate_shared(const Who& who, Cta& owner, uint32_t offset, uint32_t bytes, uint32_t alignment,
                    AccessKind kind, Place& place);
 
+/// Are these aligned bytes of the CTA's own shared memory, at which locate() would find nothing wrong? `bytes`: a power of two.
+inline bool is_own_shared(Cta& cta, Space space, uint64_t address, uint32_t bytes) {
+  const auto low = static_cast<uint32_t>(address);
+  const uint32_t offset = shared_offset(low);
+  return (space == Space::kSharedCta || space == Space::kSharedCluster) && low == address &&
+         shared_rank(low) == static_cast<uint32_t>(cta.rank()) && (offset & (bytes - 1)) == 0 &&
+         cta.shared().contains(offset, bytes);
+}
+
 /// Remembers the allocation at a global address for the instruction, if kernels may touch all of it at any time.
 /// `is_constant`: it is one of parameters or constants, and the instruction a load.
 void remember_allocation(Cluster& cluster, const Instruction& insn, uint64_t address, bool is_constant);

@@ -8,7 +8,6 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <unordered_map>
 #include <vector>
 
 #include "vgpu/machine/async.h"
@@ -42,10 +41,16 @@ struct WgmmaWarp {
   /// Of the registers of the program's products, by dense number: what they held at the last wgmma.fence, or when the product
   /// that wrote them had been waited for. Another value has been written since, and a product would need a fence.
   struct Fenced {
+    uint32_t number;
     Slot slot;
     std::array<uint32_t, 32> lanes;
   };
-  std::unordered_map<uint32_t, Fenced> fenced;
+  std::vector<Fenced> fenced;
+  std::vector<uint32_t> fenced_at;  // by dense number: where it is there, plus 1; 0: it is not
+  Fenced* find_fenced(uint32_t number) {
+    const uint32_t at = number < fenced_at.size() ? fenced_at[number] : 0;
+    return at == 0 ? nullptr : &fenced[at - 1];
+  }
 
   bool is_in_flight(uint32_t register_number) const {
     return register_number < uses.size() && uses[register_number] > 0;

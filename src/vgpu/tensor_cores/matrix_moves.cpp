@@ -40,15 +40,10 @@ constexpr Element element_of(int l, int h, bool transposed) {
 bool find_rows(Warp& warp, const Instruction& insn, const MatrixForm& form, int count, AccessKind kind,
                Place* places) {
   Cta& cta = warp.cta();
-  const bool may_be_own = form.at.space == Space::kSharedCta || form.at.space == Space::kSharedCluster;
   for (int lane = 0; lane < count; ++lane) {
     const uint64_t address = warp.address(form.at, lane);
-    const auto low = static_cast<uint32_t>(address);
-    const uint32_t offset = shared_offset(low);
-    // As locate() would find it.
-    if (may_be_own && low == address && shared_rank(low) == static_cast<uint32_t>(cta.rank()) &&
-        offset % kRowBytes == 0 && cta.shared().contains(offset, kRowBytes))
-      places[lane] = shared_place(cta, offset);
+    if (is_own_shared(cta, form.at.space, address, kRowBytes))
+      places[lane] = shared_place(cta, shared_offset(static_cast<uint32_t>(address)));
     else if (!locate(cta.cluster(), warp.thread(insn, lane), form.at.space, address, kRowBytes, kRowBytes,
                      kind, places[lane]))
       return false;

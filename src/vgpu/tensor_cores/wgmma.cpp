@@ -78,12 +78,11 @@ void check_fenced(Warp& warp, const Who& who, WgmmaWarp& state, const WgmmaForm&
   const auto check = [&](const std::vector<Slot>& slots, const std::vector<uint32_t>& numbers) {
     if (slots.size() != numbers.size()) return;  // a result that nobody wants has a slot and no number
     for (size_t i = 0; i < slots.size(); ++i) {
-      const auto found = state.fenced.find(numbers[i]);
+      WgmmaWarp::Fenced* const fenced = state.find_fenced(numbers[i]);
       // What is under way is noted when the warp has waited for it.
-      if (found == state.fenced.end() || state.is_in_flight(numbers[i])) continue;
-      WgmmaWarp::Fenced& fenced = found->second;
-      if (std::equal(fenced.lanes.begin(), fenced.lanes.end(), warp.reg<uint32_t>(slots[i]))) continue;
-      note_fenced(warp, fenced);
+      if (fenced == nullptr || state.is_in_flight(numbers[i])) continue;
+      if (std::equal(fenced->lanes.begin(), fenced->lanes.end(), warp.reg<uint32_t>(slots[i]))) continue;
+      note_fenced(warp, *fenced);
       if (std::exchange(is_reported, true)) continue;
       warp.cta().cluster().report(FindingKind::kIllegalInstruction, who, 0,
                                   "a register of this wgmma was written after the last wgmma.fence",
@@ -102,7 +101,7 @@ void release_registers(Warp& warp, const Instruction& insn, WgmmaWarp& state,
     if (!state.operands.empty()) state.operands.erase(number);
     check_not_overwritten(warp, insn, state, number, BentRule::kRegisterWait);
     defined[number] = kAllLanes;
-    if (const auto at = state.fenced.find(number); at != state.fenced.end()) note_fenced(warp, at->second);
+    if (WgmmaWarp::Fenced* const fenced = state.find_fenced(number)) note_fenced(warp, *fenced);
   }
 }
 
@@ -162,13 +161,17 @@ Step exec_mma(Warp& warp, const Instruction& insn, Mask active) {
 
 /// All registers of products that the program has will be looked at.
 void note_products(const Warp& warp, WgmmaWarp& state) {
+  state.fenced_at.assign(warp.program().register_count, 0);
   for (const Instruction& insn : warp.program().code) {
     if (insn.exec[0] != exec_mma) continue;
     const auto& form = insn.form<WgmmaForm>();
     const auto note = [&](const std::vector<Slot>& slots, const std::vector<uint32_t>& numbers) {
       if (slots.size() != numbers.size()) return;  // a result that nobody wants has a slot and no number
-      for (size_t i = 0; i < slots.size(); ++i)
-        state.fenced.try_emplace(numbers[i], WgmmaWarp::Fenced{slots[i], {}});
+      for (size_t i = 0; i < slots.size(); ++i) {
+        if (state.find_fenced(numbers[i]) != nullptr) continue;
+        state.fenced.push_back({numbers[i], slots[i], {}});
+        state.fenced_at[numbers[i]] = static_cast<uint32_t>(state.fenced.size());
+      }
     };
     note(form.d, form.d_numbers);
     note(form.a, form.a_numbers);
@@ -179,8 +182,8 @@ Step exec_fence(Warp& warp, const Instruction&, Mask active) {
   if (const Step step = warp.gather(active, kAllLanes); step != Step::kNext) return step;
   WgmmaWarp& state = state_of(warp);
   if (!std::exchange(state.has_fenced, true) && !warp.defined().empty()) note_products(warp, state);
-  for (auto& [number, fenced] : state.fenced)
-    if (!state.is_in_flight(number)) note_fenced(warp, fenced);
+  for (WgmmaWarp::Fenced& fenced : state.fenced)
+    if (!state.is_in_flight(fenced.number)) note_fenced(warp, fenced);
   return Step::kNext;
 }
 

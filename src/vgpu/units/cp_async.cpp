@@ -54,7 +54,7 @@ class WarpCopy : public AsyncOp {
       const LaneCopy& copy = copies_[static_cast<size_t>(lane)];
       std::byte* to = cta.shared().at(copy.to);
       if (copy.source_bytes > 0) read_bytes(to, global_place(cluster, copy.from).host, copy.source_bytes);
-      std::memset(to + copy.source_bytes, 0, bytes_ - copy.source_bytes);
+      if (copy.source_bytes < bytes_) std::memset(to + copy.source_bytes, 0, bytes_ - copy.source_bytes);
       if (copy.source_bytes == ChunkOrigins::kChunkBytes && cluster.checks().layouts)
         cta.units().chunk_origins.note_copy(copy.to, copy.from, who.insn, who.warp);
     });
@@ -130,8 +130,10 @@ Step exec_copy(Warp& warp, const Instruction& insn, Mask active) {
     }
     if ((ignored & lane_bit(lane)) != 0) copy.source_bytes = 0;
     Place to, from;
-    if (!locate(cluster, who, form.to.space, warp.address(form.to, lane), form.bytes, form.bytes,
-                AccessKind::kWrite, to))
+    const uint64_t address = warp.address(form.to, lane);
+    if (is_own_shared(warp.cta(), form.to.space, address, form.bytes))
+      to.address = shared_offset(static_cast<uint32_t>(address));
+    else if (!locate(cluster, who, form.to.space, address, form.bytes, form.bytes, AccessKind::kWrite, to))
       return;
     if (copy.source_bytes > 0) {
       if (!locate(cluster, who, form.from.space, warp.address(form.from, lane), copy.source_bytes, form.bytes,
