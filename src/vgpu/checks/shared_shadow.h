@@ -34,7 +34,7 @@ struct alignas(64) ShadowTile {
     Cells cells = 0;
   };
   /// More of them are fewer tiles that are split. Four warps that read all of it by ldmatrix have 32.
-  static constexpr size_t kMost = kMatchedAtOnce * 10;
+  static constexpr size_t kMost = kMatchedAtOnce * 11;
   static constexpr uint32_t kNotSplit = ~uint32_t{0};
 
   uint32_t count;
@@ -60,6 +60,10 @@ struct alignas(64) ShadowTile {
     set(at, now);
     ++count;
   }
+  void erase(size_t at) {
+    for (size_t i = at + 1; i < count; ++i) set(i - 1, slot(i));
+    --count;
+  }
   bool is_split() const { return group != kNotSplit; }
   void mark_split(uint32_t where) {
     count = 0;
@@ -74,7 +78,8 @@ struct alignas(64) ShadowTile {
   TilePart& part(size_t i) { return parts[i / kMatchedAtOnce]; }
   const TilePart& part(size_t i) const { return parts[i / kMatchedAtOnce]; }
 };
-static_assert(sizeof(ShadowTile) == kTileBytes && ShadowTile::kMost <= 64);
+static_assert(ShadowTile::kMost <= 64);
+static_assert(sizeof(ShadowTile) % 128 == 64);  // the first lines of tiles lie in different sets of a cache
 
 /// As if record() had been called for each cell: it takes the last free place first.
 inline void split_tile(const ShadowTile& tile, ShadowCell* cells) {
@@ -182,51 +187,67 @@ bool record_in_tile(ShadowTile& tile, ShadowTile::Slot now, Judge&& judge) {
     if ((slot.bytes() & ~access.bytes()) != 0 && (cells & ~now.cells) != 0) return false;
     known |= uint64_t{1} << i;
   }
-  size_t at = tile.count;
-  uint64_t alike = found.same_who;
+  // The first of those of which nothing is left stays as a place for `now`, so that mostly none has to move.
+  size_t at = tile.count, empty = ShadowTile::kMost;
+  uint64_t alike = found.same_who, meeting = found.meeting;
   if (known != 0) {
     auto kept = static_cast<size_t>(std::countr_zero(known));
-    at = ShadowTile::kMost;
+    const uint64_t before = (uint64_t{1} << kept) - 1;
+    alike &= before, meeting &= before;
     for (size_t i = kept; i < tile.count; ++i) {
       ShadowTile::Slot slot = tile.slot(i);
-      if ((known >> i & 1) != 0) {
+      const bool is_known = (known >> i & 1) != 0;
+      if (is_known) {
         if ((slot.access.bytes() & ~access.bytes()) == 0)
           slot.cells &= ~now.cells;
         else
           slot.access.remove_bytes(access.bytes());
         if (slot.cells == 0) {
-          at = std::min(at, kept);
+          if (empty == ShadowTile::kMost) tile.set(empty = kept++, {});
           continue;
         }
       }
-      tile.set(kept++, slot);
+      alike |= (found.same_who >> i & 1) << kept;
+      meeting |= uint64_t{(slot.cells & now.cells) != 0} << kept;
+      if (is_known || kept != i) tile.set(kept, slot);
+      ++kept;
     }
     tile.count = static_cast<uint32_t>(kept);
-    at = std::min(at, kept);
-    alike = 0;
-    for (size_t i = 0; i < kept; ++i) alike |= uint64_t{tile.who(i) == access.who_bits()} << i;
+    at = std::min(empty, kept);
   }
+  const auto without_empty = [&] {
+    if (empty == ShadowTile::kMost) return;
+    tile.erase(empty);
+    if (at > empty) --at;
+  };
   while (alike != 0 && !is_alike(static_cast<size_t>(std::countr_zero(alike)))) alike &= alike - 1;
   const size_t like = alike != 0 ? static_cast<size_t>(std::countr_zero(alike)) : tile.count;
-  if (has_four(found.meeting)) {
+  if (has_four(meeting)) {
     CellCounts counts;
-    for (size_t i = 0; i < tile.count; ++i) counts.add(tile.cells(i));
+    for (; meeting != 0; meeting &= meeting - 1)
+      counts.add(tile.cells(static_cast<size_t>(std::countr_zero(meeting))));
     const Cells added = alike != 0 ? now.cells & ~tile.cells(like) : now.cells;
     if (const Cells full = counts.four_times() & added; full != 0) {
-      if (!make_room(tile, full, now, at)) return false;
-      if (now.cells == 0) return true;
+      const bool has_room = make_room(tile, full, now, at);
+      if (!has_room || now.cells == 0) {
+        without_empty();
+        return has_room;
+      }
     }
   }
   if (alike != 0) {
     Access both = tile.access(like);
     both.add_bytes(access.bytes());
     tile.set(like, {both, tile.cells(like) | now.cells});
+    without_empty();
     return true;
   }
   if (at < tile.count && tile.cells(at) == 0) {
     tile.set(at, now);
+    if (at != empty) without_empty();
     return true;
   }
+  without_empty();
   if (tile.count == ShadowTile::kMost) return false;
   tile.insert(at, now);
   return true;
