@@ -35,6 +35,8 @@ struct alignas(64) ShadowTile {
   };
   /// More of them are fewer tiles that are split. Four warps that read all of it by ldmatrix have 32.
   static constexpr size_t kMost = kMatchedAtOnce * 11;
+  /// From so many on nothing is added that touches one cell only: lanes that touch their own each in no order come in numbers.
+  static constexpr size_t kMostOfOneCell = 16;
   static constexpr uint32_t kNotSplit = ~uint32_t{0};
 
   uint32_t count;
@@ -83,20 +85,22 @@ static_assert(sizeof(ShadowTile) % 128 == 64);  // the first lines of tiles lie 
 
 /// As if record() had been called for each cell: it takes the last free place first.
 inline void split_tile(const ShadowTile& tile, ShadowCell* cells) {
-  for (uint32_t c = 0; c < kCellsInTile; ++c) {
-    cells[c] = {};
-    size_t place = std::size(cells[c].slots);
-    for (size_t i = 0; i < tile.count; ++i) {
-      if ((tile.cells(i) >> c & 1) == 0) continue;
-      const Access access = in_cell(tile.access(i), c);
-      Access* like = std::find_if(cells[c].slots + place, std::end(cells[c].slots),
-                                  [&](Access slot) { return slot.is_like(access); });
-      if (like != std::end(cells[c].slots))
+  constexpr size_t kPlaces = std::size(ShadowCell().slots);
+  for (uint32_t c = 0; c < kCellsInTile; ++c) cells[c] = {};
+  std::array<uint8_t, kCellsInTile> place;
+  place.fill(kPlaces);
+  for (size_t i = 0; i < tile.count; ++i)
+    for (Cells left = tile.cells(i); left != 0; left &= left - 1) {
+      const int c = std::countr_zero(left);
+      const Access access = in_cell(tile.access(i), static_cast<uint32_t>(c));
+      Access* const end = std::end(cells[c].slots);
+      Access* const like = std::find_if(cells[c].slots + place[static_cast<size_t>(c)], end,
+                                        [&](Access slot) { return slot.is_like(access); });
+      if (like != end)
         like->add_bytes(access.bytes());
       else
-        cells[c].slots[--place] = access;
+        cells[c].slots[--place[static_cast<size_t>(c)]] = access;
     }
-  }
 }
 /// How often each cell of a tile is one of some masks, up to four times.
 class CellCounts {
@@ -248,7 +252,8 @@ bool record_in_tile(ShadowTile& tile, ShadowTile::Slot now, Judge&& judge) {
     return true;
   }
   without_empty();
-  if (tile.count == ShadowTile::kMost) return false;
+  const bool is_one_cell = (now.cells & (now.cells - 1)) == 0;
+  if (tile.count >= (is_one_cell ? ShadowTile::kMostOfOneCell : ShadowTile::kMost)) return false;
   tile.insert(at, now);
   return true;
 }
