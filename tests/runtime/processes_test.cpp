@@ -280,10 +280,12 @@ TEST(ProcessesOnTwoGpus, AKernelThatWaitsInVainOnAStreamOfTheProgramIsEnded) {
 
 TEST(ProcessesOnTwoGpus, KernelsThatWaitForARankThatDiesAreEnded) {
   if (lacks_two_gpus()) IMBREX_SKIP(two_gpus);
-  const std::vector<Rank> ranks = run("dies while a kernel waits", 2, "cuda", 30);
-  EXPECT_THAT(ranks[0].output, AllOf(HasSubstr("rank 0: the waits of its kernels were ended"),
-                                     HasSubstr("rank 1 is gone: its process")));
-  EXPECT_LT(ranks[0].seconds, 25);
+  for (const char* const body : {"dies while a kernel waits", "dies while a copy waits"}) {
+    const std::vector<Rank> ranks = run(body, 2, "cuda", 30);
+    EXPECT_THAT(ranks[0].output, AllOf(HasSubstr("rank 0: the waits of its kernels were ended"),
+                                       HasSubstr("rank 1 is gone: its process")));
+    EXPECT_LT(ranks[0].seconds, 25);
+  }
 }
 
 TEST(Processes, WithoutPeersTheHostProgramsCarryWhatCollectivesNeed) {

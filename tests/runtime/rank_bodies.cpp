@@ -17,6 +17,7 @@
 #include "imbrex/core/error.h"
 #include "imbrex/runtime.h"
 #include "imbrex/vgpu/virtual_gpu.h"
+#include "runtime/device/backend.h"
 
 namespace imbrex::parallel {
 
@@ -230,6 +231,21 @@ void stop_until_others_end(const Communicator& ranks) {
   std::this_thread::sleep_for(std::chrono::seconds(5));  // another thread may take the signal, a little later
 }
 
+/// Rank 1 dies while rank 0 does `what` with y, for which a kernel of its waits.
+void dies_while_a_kernel_waits(Communicator& ranks, const std::function<void(uint64_t y)>& what) {
+  AllReduce all_reduce(ranks, 4);
+  const SymmetricTensor x = ranks.symmetric(float32, {64}), y = ranks.symmetric(float32, {64});
+  all_reduce.prepare(x, y);
+  ranks.barrier();
+  if (ranks.rank() == 1) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    kill(getpid(), SIGKILL);
+  }
+  all_reduce(x, y);
+  what(y.mine().address());
+  std::printf("%s", error_of([&] { ranks.synchronize(); }).c_str());
+}
+
 /// PTX of another compiler, launched with its arguments one by one.
 void foreign_ptx(Communicator& ranks) {
   const PtxModule module(ranks.device(), R"(
@@ -354,14 +370,15 @@ const std::map<std::string, std::function<void(Communicator&)>> rank_bodies = {
        all_reduce(x, y, AllReduce::Kind::kAuto, stream);
        std::printf("%s", error_of([&] { ranks.synchronize(stream); }).c_str());
      }},
-    {"dies while a kernel waits", [](Communicator& ranks) {
-       AllReduce all_reduce(ranks, 4);
-       const SymmetricTensor x = ranks.symmetric(float32, {64}), y = ranks.symmetric(float32, {64});
-       all_reduce.prepare(x, y);
-       ranks.barrier();
-       if (ranks.rank() == 1) kill(getpid(), SIGKILL);
-       all_reduce(x, y);
-       std::printf("%s", error_of([&] { ranks.synchronize(); }).c_str());
+    {"dies while a kernel waits",
+     [](Communicator& ranks) { dies_while_a_kernel_waits(ranks, [](uint64_t) {}); }},
+    {"dies while a copy waits", [](Communicator& ranks) {
+       // As another library copies: the driver comes back when the kernel has ended.
+       dies_while_a_kernel_waits(ranks, [&](uint64_t address) {
+         float copied = 0;
+         runtime::DeviceBackend& backend = ranks.device().backend();
+         backend.start_copy_from_device(&copied, address, sizeof copied, backend.stream());
+       });
      }}};
 
 }  // namespace imbrex::parallel
