@@ -177,6 +177,7 @@ SUCCEEDS(cuGraphDestroy)
 SUCCEEDS(cuStreamSynchronize)
 SUCCEEDS(cuCtxSynchronize)
 SUCCEEDS(cuEventDestroy_v2)
+SUCCEEDS(cuEventQuery)
 SUCCEEDS(cuEventRecord)
 SUCCEEDS(cuEventSynchronize)
 
