@@ -89,8 +89,11 @@ struct AttentionGradientKvLarge {
       row = select(row > last, first, row);
     };
 
+    // Rows that are no multiple of a swizzle's 128 bytes: each load of them is many, for which the producer needs registers.
+    const bool loads_by_many = head_size % 64 != 0 || value_size % 64 != 0;
+
     if (auto producer = warp_group(0, 4)) {
-      setmaxnreg(24);
+      setmaxnreg(loads_by_many ? 40 : 24);
       if (auto warp = single_warp()) {
         kept.reload();
         if (auto thread = single_thread())
@@ -202,7 +205,7 @@ struct AttentionGradientKvLarge {
     };
 
     if (auto of_v = warp_group(4, 4)) {
-      setmaxnreg(240);
+      setmaxnreg(loads_by_many ? 232 : 240);
       kept.reload();
       RegisterTensor dv = zeros(float32, {kRows, value_size});
       auto scores = wgmma::accumulator(float32, {kRows, block_q});
@@ -237,7 +240,7 @@ struct AttentionGradientKvLarge {
     }
 
     if (auto of_k = warp_group(8, 4)) {
-      setmaxnreg(240);
+      setmaxnreg(loads_by_many ? 232 : 240);
       kept.reload();
       RegisterTensor dk = zeros(float32, {kRows, head_size});
       auto along = wgmma::accumulator(float32, {kRows, block_q});

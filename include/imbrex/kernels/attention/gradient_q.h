@@ -85,8 +85,13 @@ struct AttentionGradientQ {
                            {&offset_q, &shift, &head, &batch, &sequence, &begin, &end, &rows.q_begin,
                             &rows.q_size, &rows.kv_begin, &rows.kv_size});
 
+    // Large heads whose rows are no multiple of a swizzle's 128 bytes: each load of them is many, for which the producer needs
+    // registers.
+    const bool loads_by_many = consumers == 2 && std::max(head_size, value_size) > 128 &&
+                               (head_size % 64 != 0 || value_size % 64 != 0);
+
     if (auto producer = warp_group(0, 4)) {
-      setmaxnreg(consumers == 2 ? 24 : 32);
+      setmaxnreg(loads_by_many ? 40 : consumers == 2 ? 24 : 32);
       if (auto warp = single_warp()) {
         kept.reload();
         Int32 head_kv = head / group;
@@ -119,7 +124,7 @@ struct AttentionGradientQ {
 
     for (int i = 0; i < consumers; ++i) {
       if (auto consumer = warp_group(4 + 4 * i, 4)) {
-        setmaxnreg(consumers == 2 ? 240 : 160);
+        setmaxnreg(loads_by_many ? 232 : consumers == 2 ? 240 : 160);
         kept.reload();
         Int32 first_row = offset_q + i * kRows, of = batch * heads + head;
         auto q = s_q.slice({i * kRows, 0}, {kRows, head_size});
