@@ -56,6 +56,9 @@ constexpr Rate kRates[] = {
     {"tma_submit", &ChipRates::tma_submit, "clocks", "of the warp that issues a copy", true},
     {"cluster_barrier_latency", &ChipRates::cluster_barrier_latency, "clocks",
      "barrier.cluster, from the last arrival on", true},
+    {"code_bytes", &ChipRates::code_bytes, "bytes", "machine code that an SM holds", true},
+    {"code_line", &ChipRates::code_line, "clocks",
+     "an SM's way to machine code, for 128 bytes that it does not hold", true},
 };
 
 }  // namespace
@@ -89,7 +92,9 @@ ChipRates chip_rates(int sm) {
              .multicast_latency = 0,
              .mixing = 0,
              .tma_submit = 0,
-             .cluster_barrier_latency = 190};
+             .cluster_barrier_latency = 190,
+             .code_bytes = 0,
+             .code_line = 0};
   return rates;
 }
 
@@ -112,6 +117,7 @@ ChipRates without(ChipRates rates, Resource resource) {
     rates.store_cost = rates.l2_fill_cost = 0;
   }
   if (resource == Resource::kMemoryLatency) rates.memory_spread = 0;
+  if (resource == Resource::kInstructions) rates.code_line = 0;
   if (resource == Resource::kMemoryBandwidth) rates.write_back_cost = rates.mixing = 0;
   if (resource == Resource::kSynchronisation)
     rates.cluster_barrier_latency = rates.far_fence = rates.flag_latency = 0;

@@ -50,6 +50,8 @@ struct ChipRates {
   double mixing = 0.35;                  // M: what of the requests behind it at memory a bulk load waits for
   double tma_submit = 40;                // M: of the warp that issues a copy
   double cluster_barrier_latency = 340;  // M: barrier.cluster, from the last arrival to the next instruction
+  double code_bytes = 32768;             // M: of machine code, that an SM holds
+  double code_line = 16;                 // M: of its way there, for each 128 bytes that it does not hold
 };
 
 /// The rates of a target by its number: Hopper's, which stand for older chips too. Of Blackwell's nothing was measured: they

@@ -35,6 +35,8 @@ bool is_anchor(uint16_t opcode) {
   }
 }
 
+constexpr ptrdiff_t kLineInstructions = 8;  // of 128 bytes
+
 struct Line {
   std::vector<const ptx::MachineInstruction*> all;
   int written = 0;  // instructions of PTX at it
@@ -91,8 +93,14 @@ void cost_block(const Program& program, const ptx::MachineCode& code, const std:
   const auto copies = static_cast<float>(std::max(1, anchored > 0 ? anchored : any));
   for (size_t i = begin; i < end; ++i) {
     const float share = 1 / copies / static_cast<float>(std::max(1, line_of(i).written));
+    costs.costs[i].code = static_cast<uint32_t>(costs.code.size());
     for (const ptx::MachineInstruction* insn : line_of(i).all)
       if (insn->depth >= depth) {
+        const auto at = static_cast<uint16_t>((insn - code.instructions.data()) / kLineInstructions);
+        if (costs.costs[i].code_count == 0 || costs.code.back() != at) {
+          costs.code.push_back(at);
+          ++costs.costs[i].code_count;
+        }
         costs.costs[i].issue += share;
         const auto [pipe, taken] = busy(insn->opcode);
         costs.costs[i].pipes[static_cast<size_t>(pipe)] += taken * share;
@@ -112,6 +120,7 @@ MachineCosts machine_costs(const Program& program, const ptx::MachineCode& code)
   MachineCosts costs;
   costs.registers = code.registers;
   costs.costs.resize(program.info.size());
+  costs.code_lines = code.instructions.size() / kLineInstructions + 1;
   std::vector<Line> lines(1);
   for (const ptx::MachineInstruction& insn : code.instructions) {
     if (insn.ptx_line <= 0) continue;

@@ -22,9 +22,13 @@ struct MachineCosts {
   struct Cost {
     float issue = 0, stall = 0, shared = 0;
     PipeClocks pipes = {};
+    uint32_t code = 0;        // where its lines of code begin in `code` ...
+    uint16_t code_count = 0;  // ... and how many they are
   };
   int registers = 0;  // of a thread
   std::vector<Cost> costs;
+  size_t code_lines = 0;  // of the kernel, of 128 bytes each
+  std::vector<uint16_t> code;
 };
 
 MachineCosts machine_costs(const Program& program, const ptx::MachineCode& code);

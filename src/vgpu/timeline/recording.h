@@ -34,7 +34,8 @@ struct RecordedStep {
   Kind kind = Kind::kRun;
   uint32_t insn = 0;  // index into Program::code
   int32_t id = 0;     // kRun: how often products by mma.sync follow loads from shared memory
-  int32_t phase = 0;
+  int32_t phase =
+      0;  // kRun: where its lines of code are told in Recording::code, their number first; -1: there are none
   // kRun, in clocks: of the warp alone; of its sub-partition's port, and of the units that it issues to; of the SM's shared memory;
   // of the sub-partition's tensor core (mma.sync). slots: instructions that are issued.
   float alone = 0, issue = 0, shared = 0, matrix = 0, slots = 0;
@@ -133,6 +134,7 @@ struct Recording {
   std::vector<RecordedObject> objects;
   std::vector<int32_t> lists;
   std::vector<uint64_t> lines;
+  std::vector<uint16_t> code;  // lines of machine code, by number
   std::vector<std::string> texts;
 };
 

@@ -75,6 +75,36 @@ class CacheModel {
   std::deque<Use> order_;
 };
 
+/// Which lines of a kernel's machine code an SM holds: those used last. A further one takes its time on the way there, and all who run it
+/// meanwhile wait for it.
+class CodeCache {
+ public:
+  /// When all these lines are there.
+  double fetch(double now, const uint16_t* lines, size_t count, double most, double clocks) {
+    double there = now;
+    for (size_t i = 0; i < count; ++i) {
+      if (lines[i] >= lines_.size()) lines_.resize(size_t{lines[i]} + 1);
+      Line& line = lines_[lines[i]];
+      if (line.fetched == 0 || static_cast<double>(fetches_ - line.fetched) >= most) {
+        line.ready = way_.take(now, clocks);
+        ++fetches_;
+      }
+      line.fetched = fetches_;
+      there = std::max(there, line.ready);
+    }
+    return there;
+  }
+
+ private:
+  struct Line {
+    double ready = 0;
+    uint64_t fetched = 0;  // how many lines had been when it was used last; 0: never
+  };
+  std::vector<Line> lines_;
+  uint64_t fetches_ = 0;
+  Server way_;
+};
+
 /// Requests under way, by what they ask for and who asks: a further one for the same is answered with them.
 class PendingRequests {
  public:
@@ -136,6 +166,7 @@ struct SmModel {
   Server copies;  // the part of `shared` that copies by threads take, which accesses wait for as well
   Server shared, tma, l2_port, l2_store, tensor, starts;
   CacheModel l1{0};
+  CodeCache code;
   static constexpr uint64_t kMaxGroups = 16;
   int group = 0;     // of SMs (GPC), whose requests for the same bytes are served together
   double slots = 0;  // instructions issued

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "vgpu/timeline/chip_rates.h"
 #include "vgpu/timeline/update_passes.h"
 
 namespace imbrex::vgpu {
@@ -44,6 +45,8 @@ TimelineRecorder::TimelineRecorder(const LaunchContext& launch, int64_t number, 
                                    bool with_texts)
     : program_(&launch.program),
       machine_(assembled_costs_of(launch.program)),
+      is_long_(machine_ != nullptr && static_cast<double>(machine_->code_lines * kLineBytes) >
+                                          chip_rates(launch.target.sm).code_bytes),
       memory_(&launch.memory),
       signals_(launch.signals),
       rank_(launch.rank),
@@ -62,6 +65,7 @@ TimelineRecorder::TimelineRecorder(const LaunchContext& launch, int64_t number, 
   for (WarpState& state : states_) {
     state.ready.assign(program_->register_count, 0.0);
     state.loads.assign(program_->register_count, -1);
+    if (is_long_) state.is_fetched.assign(machine_->code_lines, false);
   }
 }
 
@@ -90,6 +94,14 @@ void TimelineRecorder::flush(size_t warp, uint32_t insn) {
     step.shared = static_cast<float>(state.shared);
     step.matrix = static_cast<float>(state.matrix);
     step.pipes = state.pipes;
+    step.phase = -1;
+    if (!state.code.empty()) {
+      step.phase = static_cast<int32_t>(recording_.code.size());
+      recording_.code.push_back(static_cast<uint16_t>(state.code.size()));
+      recording_.code.insert(recording_.code.end(), state.code.begin(), state.code.end());
+      for (uint16_t line : state.code) state.is_fetched[line] = false;
+      state.code.clear();
+    }
     push(warp, step);
   }
   state.run_begin = state.clock;
@@ -99,12 +111,23 @@ void TimelineRecorder::flush(size_t warp, uint32_t insn) {
   state.run_insn = insn;
 }
 
+/// The lines that the warp's code lies in.
+void TimelineRecorder::fetch(WarpState& state, const MachineCosts::Cost& made) const {
+  for (uint32_t i = made.code; i < made.code + made.code_count; ++i) {
+    const uint16_t line = machine_->code[i];
+    if (state.is_fetched[line]) continue;
+    state.is_fetched[line] = true;
+    state.code.push_back(line);
+  }
+}
+
 void TimelineRecorder::issue(size_t warp, const Instruction& insn, const InstructionInfo& info) {
   WarpState& state = states_[warp];
   const auto cost = static_cast<CostClass>(info.cost);
   const MachineCosts::Cost* const made = machine_ != nullptr ? &machine_->costs[insn.index] : nullptr;
   const bool is_merged =
       made != nullptr && made->issue == 0 && (cost == CostClass::kAlu || cost == CostClass::kWide);
+  if (is_long_) fetch(state, *made);
   if (cost == CostClass::kFree || is_merged) {
     if (made != nullptr) {
       state.port = std::max(state.port, state.clock) + made->stall;

@@ -90,6 +90,8 @@ class TimelineRecorder {
     double clock = 0, port = 0, last = 0;
     double run_begin = 0, issue = 0, slots = 0, shared = 0, matrix = 0;  // since the last event
     PipeClocks pipes = {};                                               // the same
+    std::vector<uint16_t> code;    // lines of machine code, since the last event ...
+    std::vector<bool> is_fetched;  // ... by number
     uint32_t run_insn = 0;
     double matrix_free = 0;
     int32_t operand_groups = 0;  // loads from shared memory with products behind them, since the last event
@@ -125,6 +127,7 @@ class TimelineRecorder {
   size_t index_of(const Who& who) const;
   int32_t object_of(const Who& who, SyncKey key);
   void flush(size_t warp, uint32_t insn);
+  void fetch(WarpState& state, const MachineCosts::Cost& made) const;
   bool follows_at_once(size_t warp, int32_t queue, const WorkDemand& product);
   void push(size_t warp, RecordedStep step) { recording_.warps[warp].push_back(step); }
   void wait_for(size_t warp, uint32_t insn, Kind kind, const std::vector<int32_t>& works);
@@ -147,6 +150,7 @@ class TimelineRecorder {
 
   const Program* program_;
   const MachineCosts* machine_;  // null: only PTX is at hand
+  bool is_long_;                 // the machine code: an SM does not hold all of it
   const GlobalMemory* memory_;
   SignalBoard* signals_;  // null: nobody asks who waits for which store
   int rank_;              // of the GPU among those of a node; -1: it is alone

@@ -122,6 +122,11 @@ double Replay::execute(ClusterRun& c, int32_t warp, const RecordedStep& step) {
     end = taken;
     by = resource;
   };
+  if (step.phase >= 0 && rates_.code_line > 0) {
+    const uint16_t* const told = &c.recording->code[static_cast<size_t>(step.phase)];
+    end =
+        std::max(end, sm.code.fetch(now_, told + 1, *told, rates_.code_bytes / kLineBytes, rates_.code_line));
+  }
   sm.slots += step.slots;
   take(sm.issue[part], demand.issue, Resource::kInstructions, others);
   for (size_t pipe = 0; pipe < kPipes; ++pipe)
