@@ -47,6 +47,8 @@ struct WarpRun {
   size_t next = 0;
   PathNode node = 0;        // what it did last
   bool is_running = false;  // executes instructions until its event
+  SmModel::Load load = {};  // of its sub-partition, until then
+  float shared_load = 0;    // and of shared memory
   double waits_since = kNever;
   const RecordedStep* waits_at = nullptr;
 };

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <numeric>
 #include <unordered_map>
 #include <vector>
 
@@ -162,7 +163,11 @@ struct SmModel {
   std::array<Server, kParts> issue, mma_sync, tensor_memory;
   std::array<std::array<Server, kPipes>, kParts> pipes;
   std::array<int, kParts> running = {};  // warps that execute instructions now
-  std::array<int, kParts> held = {};     // warps that are there
+  /// What they take of the port that issues and of each unit, as a part of their time.
+  using Load = std::array<float, 1 + kPipes>;
+  std::array<Load, kParts> load = {};
+  float shared_load = 0;              // the same of shared memory, by all of them
+  std::array<int, kParts> held = {};  // warps that are there
   Server copies;  // the part of `shared` that copies by threads take, which accesses wait for as well
   Server shared, tma, l2_port, l2_store, tensor, starts;
   CacheModel l1{0};
@@ -176,6 +181,7 @@ struct SmModel {
       -1;  // cluster whose CTA may allocate tensor memory; others wait until it relinquishes or ends
   bool was_used = false;
 
+  int all_running() const { return std::accumulate(running.begin(), running.end(), 0); }
   /// Where the first of a CTA's warps goes, the others following in turn: the sub-partition that has the fewest.
   size_t take_warps(int count) {
     const auto first = static_cast<size_t>(std::min_element(held.begin(), held.end()) - held.begin());

@@ -107,12 +107,27 @@ void Replay::finish(int32_t cluster, PathNode last) {
 
 constexpr size_t kAhead = 3;  // steps that a warp reads ahead
 
+/// How much longer a warp waits for units, and for shared memory, than when it is alone, by the part of the time that others keep them: as
+/// long as whoever asks a server at random times (M/D/1), which is what warps that do several things measure
+/// (docs/measurements/2026-11-25-fetch.md).
+double in_company(const SmModel& sm, size_t part, const RunDemand& demand) {
+  static constexpr double kMost = 0.9;
+  const auto waits = [](double clocks, double load) {
+    const double busy = std::min(load, kMost);
+    return clocks * busy / (2 * (1 - busy));
+  };
+  const SmModel::Load& others = sm.load[part];
+  double all = waits(demand.issue, others[0]) + waits(demand.shared, sm.shared_load);
+  for (size_t pipe = 0; pipe < kPipes; ++pipe) all += waits(demand.pipes[pipe], others[1 + pipe]);
+  return all;
+}
+
 double Replay::execute(ClusterRun& c, int32_t warp, const RecordedStep& step) {
   const auto per_cta = static_cast<size_t>(c.recording->warps_per_cta);
   const size_t rank = static_cast<size_t>(warp) / per_cta, part = c.part_of(warp);
   SmModel& sm = *c.sms[rank];
   const RunDemand demand = demand_of(step, context_.free);
-  double end = now_ + demand.alone;
+  double end = now_ + demand.alone + in_company(sm, part, demand);
   Resource by = Resource::kInstructions;
   const int others = sm.running[part]++;
   c.warps[static_cast<size_t>(warp)].is_running = true;
@@ -133,9 +148,8 @@ double Replay::execute(ClusterRun& c, int32_t warp, const RecordedStep& step) {
     if (demand.pipes[pipe] > 0)
       take(sm.pipes[part][pipe], demand.pipes[pipe], Resource::kInstructions, others);
   if (demand.shared > 0) {
-    int all = 0;
-    for (int running : sm.running) all += running;
-    take(sm.shared, demand.shared, Resource::kSharedMemory, all - 1, std::max(0.0, sm.copies.free() - now_));
+    take(sm.shared, demand.shared, Resource::kSharedMemory, sm.all_running() - 1,
+         std::max(0.0, sm.copies.free() - now_));
   }
   if (demand.matrix > 0) {
     // The assembler puts copies behind the loads of the first products' operands; those of the next products wait for them,
@@ -144,6 +158,14 @@ double Replay::execute(ClusterRun& c, int32_t warp, const RecordedStep& step) {
     if (step.id > 1) end += std::max(0.0, sm.copies.free() - now_ - first);
     take(sm.mma_sync[part], demand.matrix, Resource::kTensorCore, others);
     c.products[rank].add(now_, end);
+  }
+  if (end > now_) {
+    WarpRun& run = c.warps[static_cast<size_t>(warp)];
+    const auto part_of_time = [&](double clocks) { return static_cast<float>(clocks / (end - now_)); };
+    run.load[0] = part_of_time(demand.issue);
+    for (size_t pipe = 0; pipe < kPipes; ++pipe) run.load[1 + pipe] = part_of_time(demand.pipes[pipe]);
+    for (size_t i = 0; i < run.load.size(); ++i) sm.load[part][i] += run.load[i];
+    sm.shared_load += run.shared_load = part_of_time(demand.shared);
   }
   if (c.lanes != nullptr) c.lanes->run(static_cast<size_t>(warp), now_, end, step.insn);
   if (path_.is_kept()) {
@@ -164,7 +186,14 @@ void Replay::go_on(int32_t cluster, int32_t warp) {
   ClusterRun& c = *clusters_[static_cast<size_t>(cluster)];
   WarpRun& run = c.warps[static_cast<size_t>(warp)];
   if (run.is_running) {
-    --c.sms[static_cast<size_t>(warp / c.recording->warps_per_cta)]->running[c.part_of(warp)];
+    SmModel& sm = *c.sms[static_cast<size_t>(warp / c.recording->warps_per_cta)];
+    const size_t part = c.part_of(warp);
+    for (size_t i = 0; i < run.load.size(); ++i) sm.load[part][i] -= run.load[i];
+    sm.shared_load -= run.shared_load;
+    if (--sm.running[part] == 0) sm.load[part] = {};  // no rounding is kept
+    if (sm.all_running() == 0) sm.shared_load = 0;
+    run.load = {};
+    run.shared_load = 0;
     run.is_running = false;
   }
   if (run.waits_since >= 0) {
