@@ -186,14 +186,14 @@ InstructionCost instruction_cost(const CostModel& m, CostClass cost) {
   return {1, m.alu_latency};
 }
 
-// A, from the machine code: a branch and where it meets again; or a dozen instructions with an update and a shuffle that wait for
-// each other. Measured since: 25 and 120 (docs/measurements/2026-11-23-waits.md).
+// M: a branch and where it meets again; or a dozen instructions with an update and a shuffle that wait for each other
+// (docs/measurements/2026-11-23-waits.md).
 InstructionCost update_cost(const CostModel& model, SharedUpdate update) {
   switch (update) {
     case SharedUpdate::kGuarded:
-      return {4, model.shared_latency, 20};
+      return {4, model.shared_latency, 25};
     case SharedUpdate::kCounted:
-      return {14, 110, 110};
+      return {14, 120, 120};
     default:
       return instruction_cost(model, CostClass::kAtomic);
   }
