@@ -8,8 +8,10 @@
 #include "imbrex/vgpu/timeline_assembler.h"
 #include "ptx/machine_code.h"
 #include "timeline_kit.h"
+#include "vgpu/timeline/chip_rates.h"
 #include "vgpu/timeline/machine_costs.h"
 #include "vgpu/timeline/machine_issue.h"
+#include "vgpu/timeline/replay_machine.h"
 
 namespace imbrex::vgpu {
 namespace {
@@ -127,6 +129,67 @@ std::string chain(int count) {
   return body + "  st.global.f32 [%b], %f0;\n";
 }
 
+/// Clocks for each line of code, in the second round of that many lines by `warps` that are as far apart as they can be.
+double fetched(int lines, int warps) {
+  const ChipRates rates = chip_rates(90);
+  CodeCache cache;
+  std::vector<double> now(static_cast<size_t>(warps));
+  double begin = 0;
+  for (int i = 0; i < 3 * lines; ++i) {
+    if (i == 2 * lines) begin = now[0];
+    for (int warp = 0; warp < warps; ++warp) {
+      const auto line = static_cast<uint16_t>((i + warp * lines / warps) % lines);
+      double& at = now[static_cast<size_t>(warp)];
+      at = std::max(at + 8, cache.fetch(at, &line, 1, rates.code_bytes / 128, rates.code_line));
+    }
+  }
+  return (now[0] - begin) / lines;
+}
+
+TEST(CodeCache, HoldsWhatWasMeasured) {
+  // docs/measurements/2026-11-25-fetch.txt, the slowest round of each where warps are apart: 8.0, 8.0; 16.0, 18.9; 32.4; 64.1.
+  EXPECT_NEAR(fetched(128, 1), 8, 0.1);
+  EXPECT_NEAR(fetched(224, 1), 8, 0.1);
+  EXPECT_NEAR(fetched(384, 1), 16, 0.1);
+  EXPECT_NEAR(fetched(768, 1), 16, 0.1);
+  EXPECT_NEAR(fetched(768, 2), 32, 0.5);
+  EXPECT_NEAR(fetched(1024, 4), 64, 1);
+}
+
+TEST(CodeCache, LinesOnTheirWayAreThereForAll) {
+  CodeCache cache;
+  const std::vector<uint16_t> lines{5, 6, 7};
+  EXPECT_EQ(cache.fetch(100, lines.data(), 3, 256, 16), 148);
+  EXPECT_EQ(cache.fetch(110, lines.data(), 2, 256, 16), 132) << "asked for by another warp";
+  EXPECT_EQ(cache.fetch(500, lines.data(), 3, 256, 16), 500);
+}
+
+TEST(MachineCosts, TellInWhichLinesOfCodeAnInstructionLies) {
+  const Lines block({"add", "ld"});
+  ptx::MachineCode code{16, {}};
+  for (int i = 0; i < 20; ++i)
+    code.instructions.push_back({i == 3 || i == 17 ? 2 : 1, i == 3 ? kLoad : kAdd, 1, 0});
+  const MachineCosts costs = machine_costs(block.program, code);
+  EXPECT_EQ(costs.code_lines, 3u);
+  const auto lines_of = [&](size_t i) {
+    const auto begin = costs.code.begin() + costs.costs[i].code;
+    return std::vector<uint16_t>(begin, begin + costs.costs[i].code_count);
+  };
+  EXPECT_EQ(lines_of(0), (std::vector<uint16_t>{0, 1, 2}));
+  EXPECT_EQ(lines_of(1), (std::vector<uint16_t>{0, 2}));
+}
+
+std::string assembled(const std::string& ptx, const std::string&, const std::string& target) {
+  const std::string file =
+      (std::filesystem::temp_directory_path() / ("imbrex_timeline_" + std::to_string(getpid()) + ".cubin"))
+          .string();
+  ptxas_says(ptx, "-lineinfo -arch=" + target, file);
+  std::stringstream cubin;
+  cubin << std::ifstream(file, std::ios::binary).rdbuf();
+  std::filesystem::remove(file);
+  return cubin.str();
+}
+
 class TimelineMachineCode : public testing::Test {
  protected:
   void TearDown() override { set_timeline_assembler(nullptr); }
@@ -153,19 +216,49 @@ TEST_F(TimelineMachineCode, SaysWhatIsIssuedAndHowLongItTakes) {
   for (int i = 0; i < 256; ++i) body += "  add.u32 %x, %x, 0;\n";
   body += "  st.global.u32 [%b], %x;\n";
   const Timeline of_ptx = predict(body), longer = predict(chain(256));
-  set_timeline_assembler([](const std::string& ptx, const std::string&, const std::string& target) {
-    const std::string file =
-        (std::filesystem::temp_directory_path() / ("imbrex_timeline_" + std::to_string(getpid()) + ".cubin"))
-            .string();
-    ptxas_says(ptx, "-lineinfo -arch=" + target, file);
-    std::stringstream cubin;
-    cubin << std::ifstream(file, std::ios::binary).rdbuf();
-    std::filesystem::remove(file);
-    return cubin.str();
-  });
+  set_timeline_assembler(assembled);
   const Timeline of_code = predict(body), longer_of_code = predict(chain(256));
   EXPECT_GT(of_ptx.cycles - of_code.cycles, 256 * 3);
   EXPECT_NEAR(static_cast<double>(longer_of_code.cycles), static_cast<double>(longer.cycles), 100);
+}
+
+TEST_F(TimelineMachineCode, WarpsWaitForUnitsThatOthersKeepForAPartOfTheTime) {
+  IMBREX_NEEDS_PTXAS();
+  set_timeline_assembler(assembled);
+  const auto clocks = [](const std::string& body, int64_t warps) {
+    return static_cast<double>(predict(body, {.threads = 32 * warps, .sms = 1, .checks = false}).cycles);
+  };
+  const std::string begin = "  mad.wide.u32 %b, %t, 4, %a;\n  ld.global.f32 %f0, [%b];\n",
+                    end = "  st.global.f32 [%b], %f0;\n";
+  const auto piece = [&](const std::string& text, int64_t warps) {
+    std::string body;
+    for (int i = 0; i < 20; ++i) body += text;
+    return (clocks(begin + body + body + end, warps) - clocks(begin + body + end, warps)) / 20;
+  };
+  // docs/measurements/2026-11-25-fetch.txt: 153 clocks of a warp where each sub-partition has one, 170 where it has eight.
+  std::string shuffles;
+  for (int i = 0; i < 5; ++i)
+    shuffles += "  shfl.sync.bfly.b32 %f1, %f0, 1, 31, -1;\n  fma.rn.f32 %f0, %f0, 0f3F7FFFF0, %f1;\n";
+  EXPECT_NEAR(piece(shuffles, 32) / piece(shuffles, 4), 170. / 153, 0.08);
+}
+
+TEST_F(TimelineMachineCode, CodeThatAnSmDoesNotHoldIsFetchedAgainByEveryCta) {
+  IMBREX_NEEDS_PTXAS();
+  set_timeline_assembler(assembled);
+  // Eight chains, so that a warp could issue in each clock. CTAs follow each other on one SM.
+  const auto of_a_line = [](int count) {
+    std::string body = "  mad.wide.u32 %b, %t, 4, %a;\n";
+    for (int f = 0; f < 8; ++f) body += fmt::format("  ld.global.f32 %f{}, [%b+{}];\n", f, 4 * f);
+    for (int i = 0; i < count; ++i) body += fmt::format("  fma.rn.f32 %f{0}, %f{0}, %f{0}, %f{0};\n", i % 8);
+    for (int f = 0; f < 8; ++f) body += fmt::format("  st.global.f32 [%b+{}], %f{};\n", 4 * f, f);
+    const auto cycles = [&](int64_t ctas) {
+      return predict(body, {.ctas = ctas, .threads = 1024, .sms = 1, .checks = false}).cycles;
+    };
+    return static_cast<double>(cycles(9) - cycles(5)) / (4 * count / 8);
+  };
+  const double held = of_a_line(1600), not_held = of_a_line(4000);
+  EXPECT_NEAR(held, 64, 8) << "eight warps of a sub-partition, eight instructions each";
+  EXPECT_GE(not_held, held);
 }
 
 }  // namespace

@@ -246,6 +246,8 @@ class Replay {
   std::vector<std::unique_ptr<ClusterRun>> clusters_;
   std::vector<Blocked> blocked_;
   CriticalPath path_;
+  bool
+      has_order_;  // of a warp's instructions: the machine code's. Those of PTX are taken to be in whatever order suits
   PathNode last_ = 0;  // on the path of the launch's end
   std::unique_ptr<TimelineLanes> lanes_;
   int64_t running_ = 0;

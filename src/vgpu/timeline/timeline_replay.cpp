@@ -4,6 +4,7 @@
 #include <cmath>
 #include <memory>
 
+#include "vgpu/timeline/machine_costs.h"
 #include "vgpu/timeline/node_replay.h"
 #include "vgpu/timeline/replay.h"
 #include "vgpu/timeline/sm_groups.h"
@@ -17,7 +18,8 @@ Replay::Replay(const ReplayContext& context, const std::vector<Recording>& recor
       rates_(context.rates),
       recordings_(recordings),
       cache_(model_.l2_capacity),
-      path_(context.explain) {
+      path_(context.explain),
+      has_order_(assembled_costs_of(context.program) != nullptr) {
   const double share = std::min(1.0, static_cast<double>(context.sms) / model_.sms);
   l2_rate_ = model_.l2_bytes * share;
   hbm_rate_ = model_.hbm_bytes * share;
@@ -108,27 +110,28 @@ void Replay::finish(int32_t cluster, PathNode last) {
 constexpr size_t kAhead = 3;  // steps that a warp reads ahead
 
 /// How much longer a warp waits for units, and for shared memory, than when it is alone, by the part of the time that others keep them: as
-/// long as whoever asks a server at random times (M/D/1), which is what warps that do several things measure
-/// (docs/measurements/2026-11-25-fetch.md).
+/// long as whoever asks a server at random times (M/D/1).
 double in_company(const SmModel& sm, size_t part, const RunDemand& demand) {
-  static constexpr double kMost = 0.9;
   const auto waits = [](double clocks, double load) {
-    const double busy = std::min(load, kMost);
-    return clocks * busy / (2 * (1 - busy));
+    return clocks * load / (2 * (1 - std::min<double>(load, 0.9)));
   };
-  const SmModel::Load& others = sm.load[part];
-  double all = waits(demand.issue, others[0]) + waits(demand.shared, sm.shared_load);
-  for (size_t pipe = 0; pipe < kPipes; ++pipe) all += waits(demand.pipes[pipe], others[1 + pipe]);
+  const SmModel::Load& load = sm.load[part];
+  double all = waits(demand.issue, load[0]) + waits(demand.shared, sm.shared_load);
+  for (size_t pipe = 0; pipe < kPipes; ++pipe) all += waits(demand.pipes[pipe], load[1 + pipe]);
   return all;
 }
+/// M: pieces of code that do several things took so many times what they take alone, or what the unit that they need most takes for all
+/// warps (docs/measurements/2026-11-25-fetch.md).
+constexpr double kMostInCompany = 1.2;
 
 double Replay::execute(ClusterRun& c, int32_t warp, const RecordedStep& step) {
   const auto per_cta = static_cast<size_t>(c.recording->warps_per_cta);
   const size_t rank = static_cast<size_t>(warp) / per_cta, part = c.part_of(warp);
   SmModel& sm = *c.sms[rank];
   const RunDemand demand = demand_of(step, context_.free);
-  double end = now_ + demand.alone + in_company(sm, part, demand);
+  double end = now_ + demand.alone;
   Resource by = Resource::kInstructions;
+  const double company = has_order_ ? in_company(sm, part, demand) : 0;
   const int others = sm.running[part]++;
   c.warps[static_cast<size_t>(warp)].is_running = true;
   const auto take = [&](Server& server, double clocks, Resource resource, int with, double behind = 0) {
@@ -151,6 +154,7 @@ double Replay::execute(ClusterRun& c, int32_t warp, const RecordedStep& step) {
     take(sm.shared, demand.shared, Resource::kSharedMemory, sm.all_running() - 1,
          std::max(0.0, sm.copies.free() - now_));
   }
+  end = std::max(end, now_ + std::min(demand.alone + company, kMostInCompany * (end - now_)));
   if (demand.matrix > 0) {
     // The assembler puts copies behind the loads of the first products' operands; those of the next products wait for them,
     // and so does the tensor core when it has done the first ones.
