@@ -15,6 +15,8 @@ constexpr int kSubPartitions = 4;
 constexpr int kLineShift = 7;  // 128 bytes
 constexpr int64_t kLineBytes = 128;
 constexpr uint32_t kWordBytes = 4;
+/// Lines of code after which a run is cut, so that warps beside each other fetch the same ones together.
+constexpr size_t kCodeLines = 64;
 /// Rounds that a sample must show (of four the last may be cut), and times as many works as usual that are recorded to see them.
 constexpr int kRecordedRounds = 4;
 constexpr size_t kPatience = 3;
@@ -127,7 +129,10 @@ void TimelineRecorder::issue(size_t warp, const Instruction& insn, const Instruc
   const MachineCosts::Cost* const made = machine_ != nullptr ? &machine_->costs[insn.index] : nullptr;
   const bool is_merged =
       made != nullptr && made->issue == 0 && (cost == CostClass::kAlu || cost == CostClass::kWide);
-  if (is_long_) fetch(state, *made);
+  if (is_long_) {
+    if (state.code.size() >= kCodeLines) flush(warp, insn.index);
+    fetch(state, *made);
+  }
   if (cost == CostClass::kFree || is_merged) {
     if (made != nullptr) {
       state.port = std::max(state.port, state.clock) + made->stall;
