@@ -113,16 +113,6 @@ void TimelineRecorder::flush(size_t warp, uint32_t insn) {
   state.run_insn = insn;
 }
 
-/// The lines that the warp's code lies in.
-void TimelineRecorder::fetch(WarpState& state, const MachineCosts::Cost& made) const {
-  for (uint32_t i = made.code; i < made.code + made.code_count; ++i) {
-    const uint16_t line = machine_->code[i];
-    if (state.is_fetched[line]) continue;
-    state.is_fetched[line] = true;
-    state.code.push_back(line);
-  }
-}
-
 void TimelineRecorder::issue(size_t warp, const Instruction& insn, const InstructionInfo& info) {
   WarpState& state = states_[warp];
   const auto cost = static_cast<CostClass>(info.cost);
@@ -131,7 +121,11 @@ void TimelineRecorder::issue(size_t warp, const Instruction& insn, const Instruc
       made != nullptr && made->issue == 0 && (cost == CostClass::kAlu || cost == CostClass::kWide);
   if (is_long_) {
     if (state.code.size() >= kCodeLines) flush(warp, insn.index);
-    fetch(state, *made);
+    for (uint32_t i = made->code; i < made->code + made->code_count; ++i)
+      if (const uint16_t line = machine_->code[i]; !state.is_fetched[line]) {
+        state.is_fetched[line] = true;
+        state.code.push_back(line);
+      }
   }
   if (cost == CostClass::kFree || is_merged) {
     if (made != nullptr) {

@@ -127,7 +127,6 @@ class TimelineRecorder {
   size_t index_of(const Who& who) const;
   int32_t object_of(const Who& who, SyncKey key);
   void flush(size_t warp, uint32_t insn);
-  void fetch(WarpState& state, const MachineCosts::Cost& made) const;
   bool follows_at_once(size_t warp, int32_t queue, const WorkDemand& product);
   void push(size_t warp, RecordedStep step) { recording_.warps[warp].push_back(step); }
   void wait_for(size_t warp, uint32_t insn, Kind kind, const std::vector<int32_t>& works);
