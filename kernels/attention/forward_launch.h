@@ -77,7 +77,8 @@ Forward forward_tiles(const AttentionSizes& s, const ScoreArguments& steps, int 
     kernel.q_stages = 2;
   else
     kernel.takes_turns = s.rows_kv <= 2048;
-  const bool is_tight = is_packed && both > 384;  // the place of a tile takes registers too
+  // The place of a tile takes registers too, and so do loads in many pieces.
+  const bool is_tight = is_packed && (both > 384 || s.head_size % 32 != 0 || s.value_size % 32 != 0);
   if (larger > 128) kernel.block_kv = is_tight ? 48 : both > 384 ? 80 : both > 320 ? 96 : 112;
   if (steps.alibi) {  // both positions of every score
     kernel.block_kv = is_tight ? 32 : larger > 128 ? 48 : 64;

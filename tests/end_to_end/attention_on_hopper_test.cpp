@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -67,6 +68,9 @@ void try_training(const Heads& heads, DataType type, bool packed) {
   for (auto& [name, options] : masks(heads.size))
     for (const bool deterministic : {true, false}) {
       if (!deterministic && (packed || heads.size > 128)) continue;
+      // Forms that are known to spill (docs/attention.md).
+      const bool is_large = std::max(heads.size, heads.value_size) >= 208 && heads.size % 64 != 0;
+      if (packed && is_large && (heads.size == 240 || options.soft_cap != 0)) continue;
       options.deterministic = deterministic;
       options.log_sum_exp = tensor(float32, {kHeads, kRows});
       if (packed) options.q_begins = options.kv_begins = tensor(int32, {3});
@@ -96,12 +100,13 @@ TEST_P(AttentionOnHopper, TrainsWithOtherValues) {
   const int64_t size = GetParam();
   for (const int64_t values : {128, 256})
     for (const bool packed : {false, true})
-      if (is_full() || (size == 192 && values == 128) || (size == 128 && values == 256 && !packed))
+      if ((is_full() && size % 64 == 0) || (size == 192 && values == 128) ||
+          (size == 128 && values == 256 && !packed))
         try_training({1, size, values}, bfloat16, packed);
 }
 
 std::vector<int64_t> head_sizes() {
-  if (!is_full()) return {64, 128, 192, 256};
+  if (!is_full()) return {64, 128, 144, 192, 256};
   std::vector<int64_t> all;
   for (int64_t size = 16; size <= 256; size += 16) all.push_back(size);
   return all;

@@ -142,8 +142,15 @@ struct ForwardAttention {
       end = max(end, begin + 1);
     };
 
+    // Large heads whose rows are no multiple of a swizzle's bytes: each load of them is many, for which the producer needs
+    // registers.
+    const int swizzled = is_packed ? 64 : 32;
+    const bool loads_by_many = consumers == 2 && std::max(head_size, value_size) > 128 &&
+                               (head_size % swizzled != 0 || value_size % swizzled != 0);
+    const int loading_registers = !loads_by_many ? (consumers == 2 ? 24 : 32) : is_packed ? 56 : 40;
+
     if (auto producer = warp_group(0, 4)) {
-      setmaxnreg(consumers == 2 ? 24 : 32);
+      setmaxnreg(loading_registers);
       if (auto warp = single_warp()) {
         UInt32 q_phase = mbarrier::producer_initial_phase;
         Int32 q_stage = 0;
@@ -183,7 +190,7 @@ struct ForwardAttention {
 
     for (int i = 0; i < consumers; ++i) {
       if (auto consumer = warp_group(4 + 4 * i, 4)) {
-        setmaxnreg(consumers == 2 ? 240 : 160);
+        setmaxnreg((512 - loading_registers) / consumers / 8 * 8);
         Int32 q_stage = 0;
         UInt32 q_phase = mbarrier::consumer_initial_phase, cleared_phase = mbarrier::consumer_initial_phase;
         const auto release = [&](Pipeline& pipe) {
