@@ -3,6 +3,11 @@
 // schedule.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <random>
+#include <utility>
+#include <vector>
+
 #include "timeline_kit.h"
 #include "vgpu/timeline/cost_model.h"
 #include "vgpu/timeline/replay_machine.h"
@@ -287,6 +292,30 @@ TEST(CacheModel, KeepsWhatWasUsedLast) {
   EXPECT_TRUE(cache.use(1, 100));
   EXPECT_TRUE(cache.use(3, 100));
   EXPECT_FALSE(cache.use(2, 100));
+}
+
+/// Neighbours, which lie beside each other in its table, and numbers far apart, against a list in the order of their last uses.
+TEST(CacheModel, KeepsWhatAListKeeps) {
+  std::mt19937_64 random(7);
+  for (const uint64_t apart : {uint64_t{1}, uint64_t{0x9E37'79B9'7F4A'7C15}})
+    for (const size_t room : {size_t{1}, size_t{90}, size_t{1500}}) {
+      CacheModel cache(static_cast<int64_t>(64 * room));
+      std::vector<std::pair<uint64_t, double>> kept;  // the one used last at the end
+      for (int i = 0; i < 20000; ++i) {
+        const uint64_t block = random() % (2 * room) * apart;
+        const auto at =
+            std::find_if(kept.begin(), kept.end(), [&](const auto& k) { return k.first == block; });
+        const bool is_there = at != kept.end();
+        double* ready = nullptr;
+        ASSERT_EQ(cache.use(block, 64, &ready), is_there) << i;
+        if (!is_there) *ready = i;
+        const double since = is_there ? at->second : i;
+        ASSERT_EQ(*ready, since);
+        if (is_there) kept.erase(at);
+        kept.emplace_back(block, since);
+        if (kept.size() > room) kept.erase(kept.begin());
+      }
+    }
 }
 
 TEST(Intervals, CommonTime) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <deque>
 #include <numeric>
@@ -42,22 +43,24 @@ class CacheModel {
  public:
   explicit CacheModel(int64_t capacity) : capacity_(capacity) {}
   /// Uses a block; true when it was there, or on its way. `ready` receives the place of the clock at which its bytes
-  /// are in the cache, for the caller to set when it was not.
+  /// are in the cache, for the caller to set when it was not, before the next use.
   bool use(uint64_t block, int64_t bytes, double** ready = nullptr) {
+    if (2 * (count_ + 1) > slots_.size()) grow();
     const uint64_t now = ++uses_;
-    const auto [at, is_new] = last_use_.try_emplace(block, Last{now, 0});
-    at->second.at = now;
-    if (ready != nullptr) *ready = &at->second.ready;
     order_.push_back({block, now, bytes});
-    if (is_new) held_ += bytes;
-    while (held_ > capacity_ && !order_.empty()) {
-      const Use oldest = order_.front();
-      order_.pop_front();
-      const auto entry = last_use_.find(oldest.block);
-      if (entry == last_use_.end() || entry->second.at != oldest.at) continue;  // used again since
-      last_use_.erase(entry);
-      held_ -= oldest.bytes;
+    size_t at = find(block);
+    const bool is_new = slots_[at].last == 0;
+    if (is_new) {
+      slots_[at] = {block, 0, 0};
+      ++count_;
+      held_ += bytes;
     }
+    slots_[at].last = now;
+    if (held_ > capacity_) {
+      make_room();
+      at = find(block);  // what was forgotten may have made others move
+    }
+    if (ready != nullptr) *ready = &slots_[at].ready;
     return !is_new;
   }
 
@@ -66,13 +69,56 @@ class CacheModel {
     uint64_t block, at;
     int64_t bytes;
   };
-  struct Last {
-    uint64_t at;
+  struct Slot {
+    uint64_t block, last;  // last: the number of its last use; 0: nothing is here
     double ready;
   };
+  static constexpr uint64_t kNeighbours =
+      8;  // blocks whose numbers differ in the last bits only lie beside each other
+  size_t home_of(uint64_t block) const {
+    return ((block / kNeighbours * 0x9E37'79B9'7F4A'7C15) >> shift_) * kNeighbours + block % kNeighbours;
+  }
+  /// Where the block is, or would be.
+  size_t find(uint64_t block) const {
+    size_t at = home_of(block);
+    while (slots_[at].last != 0 && slots_[at].block != block) at = (at + 1) & (slots_.size() - 1);
+    return at;
+  }
+  void grow() {
+    constexpr int kFirstBits = 7, kBits = 64;
+    std::vector<Slot> before(size_t{1} << (slots_.empty() ? kFirstBits : kFirstBits + ++doublings_));
+    before.swap(slots_);
+    shift_ = kBits - kFirstBits - doublings_ + std::countr_zero(kNeighbours);
+    for (const Slot& slot : before)
+      if (slot.last != 0) slots_[find(slot.block)] = slot;
+  }
+  void make_room() {
+    while (held_ > capacity_ && !order_.empty()) {
+      const Use oldest = order_.front();
+      order_.pop_front();
+      const size_t at = find(oldest.block);
+      if (slots_[at].last != oldest.at) continue;  // used again since
+      forget(at);
+      held_ -= oldest.bytes;
+    }
+  }
+  /// Empties a slot; those behind it that it had kept from their places move up.
+  void forget(size_t at) {
+    const size_t mask = slots_.size() - 1;
+    for (size_t next = (at + 1) & mask; slots_[next].last != 0; next = (next + 1) & mask)
+      if (((next - home_of(slots_[next].block)) & mask) >= ((next - at) & mask)) {
+        slots_[at] = slots_[next];
+        at = next;
+      }
+    slots_[at].last = 0;
+    --count_;
+  }
+
   int64_t capacity_, held_ = 0;
   uint64_t uses_ = 0;
-  std::unordered_map<uint64_t, Last> last_use_;
+  size_t count_ = 0;
+  int doublings_ = 0, shift_ = 0;
+  std::vector<Slot> slots_;
   std::deque<Use> order_;
 };
 
