@@ -119,7 +119,9 @@ void Replay::begin_bulk_load(int32_t cluster, int32_t id, PathNode node) {
   const WorkDemand& demand = c.recording->works[static_cast<size_t>(id)].demand;
   SmModel& sm = *c.sms[static_cast<size_t>(c.recording->works[static_cast<size_t>(id)].rank)];
   const auto bytes = static_cast<double>(demand.bytes);
-  const double clocks = std::max(model_.tma_issue, bytes / model_.tma_bytes) + demand.clocks;
+  // What is multicast is asked for once, whoever gets it.
+  const double clocks =
+      demand.repeated ? 0 : std::max(model_.tma_issue, bytes / model_.tma_bytes) + demand.clocks;
   const double issued = sm.tma.take(now_, clocks);
   WorkRun& run = c.works[static_cast<size_t>(id)];
   run.begin = now_;
@@ -141,11 +143,15 @@ void Replay::load_part(int32_t cluster, int32_t id, int32_t part, PathNode node)
   const auto parts = static_cast<int32_t>(parts_of(work.demand));
   const auto all = static_cast<double>(work.demand.bytes);
   Landing landing;
+  const uint64_t block = block_of(work.demand, static_cast<uint64_t>(part));
   if (work.demand.repeated) {
     landing.moved = sm.l2_port.take(now_, all / parts / model_.l2_port_bytes);
     landing.latency = model_.l2_latency;
+    // Not before the first of those who get it.
+    double* ready = nullptr;
+    cache_.use(block, static_cast<int64_t>(all / parts), &ready);
+    landing.memory_latency = std::max(0.0, *ready - landing.done());
   } else {
-    const uint64_t block = block_of(work.demand, static_cast<uint64_t>(part));
     landing = work.peer >= 0
                   ? load_from_peer(sm, work.peer, block, all / parts, all)
                   : load_block(sm, block, all / parts, spread_of(all), c.recording->ctas.size() > 1);
