@@ -3,9 +3,12 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string_view>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "core/target.h"
@@ -46,21 +49,22 @@ struct Liveness {
     if (to < f.body.size()) successors[from].push_back(to);
   }
 
-  /// What is live before the instruction when `live` is live after it.
-  void step(const Instruction& insn, Set& live) const {
+  /// Calls set(id, whether it is live before the instruction) for the registers of the instruction; the last call counts.
+  template <class SetLive>
+  void step(const Instruction& insn, SetLive&& set) const {
     const std::string kinds = ptx::slot_kinds(insn);
     const auto operands = f.operands_of(insn);
     const bool kills = !insn.guard.is_valid() && !reads_its_result(insn);
     for (size_t slot = 0; slot < operands.size(); ++slot)
       if (ptx::is_written(kinds, slot))
         ptx::each_register(f, operands[slot], [&](uint32_t id, bool in_address) {
-          if (!in_address) live[id] = !kills && live[id];
+          if (!in_address && kills) set(id, false);
         });
     for (size_t slot = 0; slot < operands.size(); ++slot)
       ptx::each_register(f, operands[slot], [&](uint32_t id, bool in_address) {
-        if (in_address || !ptx::is_written(kinds, slot) || reads_its_result(insn)) live[id] = true;
+        if (in_address || !ptx::is_written(kinds, slot) || reads_its_result(insn)) set(id, true);
       });
-    if (insn.guard.is_valid()) live[insn.guard.id] = true;
+    if (insn.guard.is_valid()) set(insn.guard.id, true);
   }
 };
 
@@ -132,6 +136,32 @@ const imbrex::Target& limits_of(std::string_view target) {
   return known != nullptr ? *known : *find_target("sm_80");
 }
 
+/// What is live before each instruction of a straight run [first, end), and what that weighs. It is kept by registers: sets
+/// for all instructions would grow with the square of the run.
+struct Run {
+  size_t first, end;
+  Set after;  // what is live behind the run
+  std::unordered_map<uint32_t, std::vector<size_t>>
+      changes;  // where a register becomes live or dead, from the end on
+  std::map<std::pair<size_t, uint32_t>, bool> moved;  // what set() says of instructions and registers
+  std::vector<int64_t> live, estimate;                // weights before instruction first + i
+
+  bool is_live(size_t i, uint32_t id) const {
+    if (const auto known = moved.find({i, id}); known != moved.end()) return known->second;
+    const auto found = changes.find(id);
+    if (found == changes.end()) return after[id];
+    const auto behind = std::upper_bound(found->second.begin(), found->second.end(), i, std::greater());
+    return after[id] != ((behind - found->second.begin()) % 2 == 1);
+  }
+  /// Takes the register to be live, or not, before instruction i.
+  void set(size_t i, uint32_t id, bool lives, int64_t weight) {
+    if (is_live(i, id) == lives) return;
+    moved[{i, id}] = lives;
+    estimate[i - first] += lives ? weight : -weight;
+  }
+  int64_t most() const { return *std::max_element(estimate.begin(), estimate.end()); }
+};
+
 /// Sums over the instructions of a kernel, run by run.
 class Measure {
  public:
@@ -150,10 +180,23 @@ class Measure {
       if (uniform[r]) thread_weight_[r] = 0;
   }
 
-  /// before[end - 1 - i]: what is live before instruction i of the run [first, end).
-  void add_run(size_t first, size_t end, std::vector<Set>& before) {
+  /// The run [first, end), behind which `now` is live; leaves what is live before it in `now`.
+  void add_run(const Liveness& liveness, size_t first, size_t end, Set& now) {
+    Run run{first, end, now, {}, {}, std::vector<int64_t>(end - first), std::vector<int64_t>(end - first)};
+    int64_t live = sum(now, weight_), estimate = sum(now, thread_weight_);
+    for (size_t i = end; i-- > first;) {
+      liveness.step(f_.body[i], [&](uint32_t id, bool lives) {
+        if (now[id] == lives) return;
+        now[id] = lives;
+        run.changes[id].push_back(i);
+        live += lives ? weight_[id] : -weight_[id];
+        estimate += lives ? thread_weight_[id] : -thread_weight_[id];
+      });
+      run.live[i - first] = live;
+      run.estimate[i - first] = estimate;
+    }
     for (size_t i = first; i < end; ++i) {
-      const int64_t live = sum(before[end - 1 - i], weight_);
+      live = run.live[i - first];
       if (i > first && f_.body[i - 1].op == ptx::Op::call)
         result_.across_calls = std::max(result_.across_calls, live);
       if (live <= result_.live) continue;
@@ -165,9 +208,9 @@ class Measure {
     }
     for (const auto& [load, at] : earliest_loads(f_, first, end))
       for (size_t i = at + 1; i <= load; ++i)
-        ptx::each_result(f_, f_.body[load], [&](uint32_t id) { before[end - 1 - i][id] = true; });
-    if (most(before) > limits_.max_registers_per_thread) postpone_tensor_loads(first, end, before);
-    result_.estimate = std::max(result_.estimate, most(before));
+        ptx::each_result(f_, f_.body[load], [&](uint32_t id) { run.set(i, id, true, thread_weight_[id]); });
+    if (run.most() > limits_.max_registers_per_thread) postpone_tensor_loads(run);
+    result_.estimate = std::max(result_.estimate, run.most());
   }
 
   RegisterPressure result() const {
@@ -184,22 +227,17 @@ class Measure {
   }
 
  private:
-  int64_t most(const std::vector<Set>& sets) const {
-    int64_t most = 0;
-    for (const Set& set : sets) most = std::max(most, sum(set, thread_weight_));
-    return most;
-  }
   /// What does not fit is loaded from tensor memory later, whatever the PTX waits for together: the assembler
   /// moves a load behind the uses of the one before, where its registers become free.
-  void postpone_tensor_loads(size_t first, size_t end, std::vector<Set>& before) const {
-    std::vector<size_t> first_use(f_.registers.size(), end);
-    for (size_t i = end; i-- > first;) {
+  void postpone_tensor_loads(Run& run) const {
+    std::vector<size_t> first_use(f_.registers.size(), run.end);
+    for (size_t i = run.end; i-- > run.first;) {
       const Instruction& insn = f_.body[i];
       if (ptx::name(insn.op).starts_with("tcgen05.ld")) {
-        size_t use = end;
+        size_t use = run.end;
         ptx::each_result(f_, insn, [&](uint32_t id) { use = std::min(use, first_use[id]); });
-        for (size_t j = i + 1; use < end && j < use; ++j)
-          ptx::each_result(f_, insn, [&](uint32_t id) { before[end - 1 - j][id] = false; });
+        for (size_t j = i + 1; use < run.end && j < use; ++j)
+          ptx::each_result(f_, insn, [&](uint32_t id) { run.set(j, id, false, thread_weight_[id]); });
         continue;
       }
       for (const Operand& o : f_.operands_of(insn))
@@ -247,12 +285,11 @@ RegisterPressure register_pressure(const Function& function, std::string_view ta
       const Set& other = live[to];
       for (size_t r = 0; r < now.size(); ++r) now[r] = now[r] || other[r];
     }
-    std::vector<Set> before;
-    for (size_t i = end; i-- > first;) {
-      liveness.step(function.body[i], now);
-      if (measured) before.push_back(now);
-    }
-    if (measured) measure.add_run(first, end, before);
+    if (measured)
+      measure.add_run(liveness, first, end, now);
+    else
+      for (size_t i = end; i-- > first;)
+        liveness.step(function.body[i], [&](uint32_t id, bool lives) { now[id] = lives; });
     return now;
   };
   for (bool changed = true; changed;) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "ptx/reader.h"
@@ -63,6 +64,16 @@ TEST(RegisterPressure, WgmmaAccumulatorsLiveAcrossTheLoop) {
                  "st.shared.v4.f32 [0], " +
                  accumulators + ";"),
             4 + 2 + 1);
+}
+
+TEST(RegisterPressure, OfALongRunTakesNoTimeThatGrowsWithItsSquare) {
+  // Sorting networks are such runs. Sets for all of its instructions would be 1.25 GB.
+  constexpr int kLength = 100'000;
+  std::string body = ".reg .b32 %s<" + std::to_string(kLength + 1) + ">; mov.u32 %s0, 1;\n";
+  for (int i = 0; i < kLength; ++i)
+    body += "add.u32 %s" + std::to_string(i + 1) + ", %s" + std::to_string(i) + ", %s" +
+            std::to_string(std::max(0, i - 9)) + ";\n";
+  EXPECT_EQ(live(body), 10);
 }
 
 int64_t estimate(const std::string& target, const std::string& body, const std::string& directives = "") {
