@@ -82,6 +82,21 @@ run(${work}/row_norms list --json)
 if(NOT output STREQUAL own)
   message(FATAL_ERROR "linked by pkg-config's flags, the program knows other kernels:\n${output}")
 endif()
+
+# A program that wants its own kernels alone links the command without the library.
+flags(flags --libs imbrex-command)
+run(${COMPILER} ${object} ${flags} -o ${work}/alone)
+run(${work}/alone list --json)
+string(JSON count LENGTH "${output}")
+if(NOT count EQUAL 1)
+  message(FATAL_ERROR "without the library there are ${count} kernels:\n${output}")
+endif()
+execute_process(COMMAND ${work}/alone cache fill RESULT_VARIABLE result ERROR_VARIABLE output)
+if(result EQUAL 0)
+  message(FATAL_ERROR "it filled the cache with a library that it does not have")
+endif()
+expect_in("${output}" "link imbrex::kernels")
+
 find_program(cc NAMES cc gcc clang REQUIRED)
 flags(flags --cflags --libs imbrex-c)
 run(${cc} -std=c11 -Wall -Werror -pedantic ${work}/source/softmax.c ${flags} -lm -Wl,-rpath,${prefix}/lib

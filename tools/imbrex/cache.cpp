@@ -16,6 +16,11 @@
 #include "imbrex/runtime/tuner.h"
 #include "subcommands.h"
 
+namespace imbrex {
+// Of the kernel library, which a program that links the command need not link.
+[[gnu::weak]] std::vector<MatmulCode> matmul_codes();
+}  // namespace imbrex
+
 namespace imbrex::command {
 namespace {
 
@@ -78,6 +83,9 @@ int size() {
 
 /// Makes the machine code of the library's products, in `folder` to be shipped, or in the cache.
 int fill(const std::string& folder, int64_t jobs, const std::string& only) {
+  if (matmul_codes == nullptr)
+    throw LaunchError(Diagnostic{
+        {}, "this program has no kernel library to fill the cache with", {}, "link imbrex::kernels too"});
   std::vector<MatmulCode> codes = matmul_codes();
   std::erase_if(codes, [&](const MatmulCode& code) { return !code.name.starts_with(only); });
   if (codes.empty())

@@ -38,7 +38,10 @@ void KernelChoice::add_to(CLI::App& command, Need need) {
                      "tuned members, as name=value,name=value, the rest keep their defaults; or: default");
   std::map<std::string, std::set<std::string>> meanings;  // of a size, in the kernels that have it
   for (const auto& [name, kernel] : registered_kernels())
-    for (const SizeOption& size : kernel.description.sizes) meanings[size.name].insert(size.help);
+    for (const SizeOption& size : kernel.description.sizes) {
+      std::set<std::string>& all = meanings[size.name];
+      if (!size.help.empty()) all.insert(size.help);
+    }
   for (const auto& [size, meaning] : meanings)
     command
         .add_option_function<int64_t>(
