@@ -88,6 +88,16 @@ TEST(TimelineWhy, L2Bandwidth) {
       Resource::kL2Bandwidth);
 }
 
+TEST(TimelineWhy, TheEndOfALaunchWaitsForAStoreAndNamesIt) {
+  const std::string body = "  mad.wide.u32 %b, %t, 2048, %a;\n" +
+                           repeated(60, "  st.global.u32 [%b], %t;\n  add.s64 %b, %b, 32;\n");
+  const Timeline t = explain(body, {.threads = 256});
+  const TimelineExplanation::Part& longest = t.why->parts.front();
+  EXPECT_EQ(longest.resource, Resource::kL2Bandwidth);
+  ASSERT_GE(longest.place, 0);
+  EXPECT_TRUE(t.places[static_cast<size_t>(longest.place)].ptx.starts_with("st.global"));
+}
+
 TEST(TimelineWhy, SharedMemory) {
   const std::string body =
       "  mad.lo.u32 %x, %t, 128, %tile;\n" + repeated(100, "  st.shared.u32 [%x], %t;\n");

@@ -25,8 +25,24 @@ constexpr double kLeastGain = 0.03;
 constexpr double kShown = 0.01;
 constexpr size_t kWaitsShown = 8, kPartsShown = 8;
 
+/// Whether most of what the critical path waits for at L2 are stores and updates by threads.
+bool waits_for_stores(const vgpu::Timeline& t) {
+  double stores = 0, all = 0;
+  for (const TimelineExplanation::Part& part : t.why->parts) {
+    if (part.resource != Resource::kL2Bandwidth) continue;
+    all += part.cycles;
+    const std::string ptx = part.place < 0 ? "" : t.places[static_cast<size_t>(part.place)].ptx;
+    for (const char* name : {"st.", "red.", "atom."})
+      if (ptx.starts_with(name) || ptx.find(std::string(" ") + name) != std::string::npos) {
+        stores += part.cycles;
+        break;
+      }
+  }
+  return stores > all / 2;
+}
+
 /// What helps where a resource is the limit, of a kernel that multiplies matrices or of one that does not.
-const char* remedy(Resource resource, bool multiplies) {
+const char* remedy(Resource resource, bool multiplies, bool stores) {
   switch (resource) {
     case Resource::kStart:
       return "give each CTA more work, or keep CTAs resident (persistent CTAs)";
@@ -39,6 +55,9 @@ const char* remedy(Resource resource, bool multiplies) {
     case Resource::kTma:
       return "copy larger boxes, and issue them earlier";
     case Resource::kL2Bandwidth:
+      if (stores)
+        return "store whole sectors of 32 bytes, through shared memory and by TMA, or while the next tile is "
+               "computed";
       return multiplies ? "load fewer bytes per product: larger tiles, or multicast within a cluster"
                         : "move fewer bytes: each element once, whole sectors of 32 bytes, narrower types";
     case Resource::kL2Latency:
@@ -168,7 +187,7 @@ std::string verdict(const WhyView& view) {
                         percent(longest->share), longest->what,
                         longest->source.empty() ? "" : fmt::format(" ({})", longest->source),
                         percent(longest->because[static_cast<size_t>(limit->free)]), name(limit->free));
-  std::string helps = remedy(limit->free, t.use.tensor_core > 0);
+  std::string helps = remedy(limit->free, t.use.tensor_core > 0, waits_for_stores(t));
   if (is_of_each_sm(limit->free) && t.active_sms < kEnoughSms * t.sms)
     helps = fmt::format(
         "only {} of {} SMs have work, and smaller tiles, or CTAs that divide a tile's sum, would share it; "

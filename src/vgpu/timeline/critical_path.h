@@ -16,6 +16,8 @@ using PathNode = uint32_t;
 
 class CriticalPath {
  public:
+  static constexpr uint32_t kNoInsn = ~0u;
+
   explicit CriticalPath(bool is_kept) : nodes_(is_kept ? 1 : 0) {}
   bool is_kept() const { return !nodes_.empty(); }
 
@@ -32,7 +34,6 @@ class CriticalPath {
                TimelineExplanation& why) const;
 
  private:
-  static constexpr uint32_t kNoInsn = ~0u;
   struct Node {
     double end = 0;
     PathNode before = 0;

@@ -252,6 +252,7 @@ class Replay {
   std::unique_ptr<TimelineLanes> lanes_;
   int64_t running_ = 0;
   double dirty_ = 0, drained_ = 0;  // bytes written that are still in L2; when the last store is performed
+  uint32_t drained_by_ = CriticalPath::kNoInsn;  // that store
   double waited_ = 0, lived_ = 0, hidden_ = 0, shorter_ = 0;
   Timeline timeline_;
 };

@@ -282,6 +282,10 @@ void Replay::begin_work(int32_t cluster, int32_t id, PathNode node) {
   const auto then = [&](double end, Resource resource) {
     node = path_.then(node, end, resource, work.insn, work.warp);
   };
+  const double drained = drained_;
+  const auto note_drain = [&] {
+    if (drained_ > drained) drained_by_ = work.insn;
+  };
   const bool is_store = work.demand.kind == Kind::kThreadStore || work.demand.kind == Kind::kTmaStore;
   if (is_store && context_.log != nullptr)
     context_.log->stores[static_cast<size_t>(cluster)].push_back({now_, work.demand.bytes});
@@ -310,6 +314,7 @@ void Replay::begin_work(int32_t cluster, int32_t id, PathNode node) {
       const double cost = static_cast<double>(kSectorBytes) *
                           (work.demand.sectors + rates_.partial_line_cost * work.demand.partial_lines);
       const double stored = work.peer >= 0 ? store_to_peer(c, work, bytes, cost) : store(sm, bytes, cost);
+      note_drain();
       if (work.peer < 0)
         for (int32_t i = 0; i < work.line_count; ++i)
           for_each_half(c.recording->lines[static_cast<size_t>(work.lines + i)],
@@ -326,6 +331,7 @@ void Replay::begin_work(int32_t cluster, int32_t id, PathNode node) {
       const double way = work.demand.reduces ? rates_.bulk_update_issue : 1;
       const double there =
           work.peer >= 0 ? store_to_peer(c, work, bytes, bytes) : store(sm, bytes, bytes, way);
+      note_drain();
       const double latency = work.peer >= 0 ? node_->latency() : 0;
       double stored = std::max(taken, there - latency);
       if (work.demand.reduces && work.peer < 0)

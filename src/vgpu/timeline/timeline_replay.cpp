@@ -453,7 +453,7 @@ Timeline Replay::finish() {
   t.clock_ghz = model_.clock_ghz;
   t.sms = context_.sms;
   t.ctas_per_sm = context_.ctas_per_sm;
-  last_ = path_.then(last_, drained_, Resource::kL2Bandwidth);
+  last_ = path_.then(last_, drained_, Resource::kL2Bandwidth, drained_by_);
   end_ = std::max({end_, now_, drained_});
   t.cycles = std::llround(end_);
   double tensor = 0, tma = 0, issue = 0;
