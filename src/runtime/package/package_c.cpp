@@ -72,23 +72,28 @@ std::string plan_and_code(const PackagedVariant& variant) {
   std::vector<int32_t> offsets;
   for (const ParamPlan& param : kernel.params) offsets.push_back(param.offset);
   if (offsets.empty()) offsets.push_back(0);
-  const std::string code = loadable(variant);
-  return filled(templates::plan_c, {{"TARGET", variant.target},
-                                    {"SLOTS", std::to_string(std::max<size_t>(kernel.host.size(), 1))},
-                                    {"STATEMENTS", plan_statements(kernel)},
-                                    {"OFFSETS", fmt::format("{}", fmt::join(offsets, ", "))},
-                                    {"CODE_BYTES", std::to_string(code.size())},
-                                    {"CODE", byte_lines(code)}});
+  const std::string code = loadable(variant), ptx = variant.kernel.ptx + '\0';
+  return filled(
+      templates::plan_c,
+      {{"TARGET", variant.target},
+       {"SLOTS", std::to_string(std::max<size_t>(kernel.host.size(), 1))},
+       {"STATEMENTS", plan_statements(kernel)},
+       {"OFFSETS", fmt::format("{}", fmt::join(offsets, ", "))},
+       {"CODE_BYTES", std::to_string(code.size())},
+       {"CODE", byte_lines(code)},
+       {"PTX", variant.cubin.empty() ? std::string()
+                                     : fmt::format("\nstatic const unsigned char ptx_{}[{}] = {{\n{}}};\n",
+                                                   variant.target, ptx.size(), byte_lines(ptx))}});
 }
 
 /// The row of one target in the table of variants.
 std::string variant_row(const PackagedVariant& variant) {
   const CompiledKernel& kernel = variant.kernel;
   const std::string& target = variant.target;
-  return fmt::format("  {{{}, {}, code_{}, plan_{}, {}, {{{}}}, {}, {}, offsets_{}}},\n",
-                     std::atoi(target.c_str() + 3), target.back() == 'a' ? 1 : 0, target, target,
-                     kernel.threads, fmt::join(kernel.cluster, ", "), kernel.shared_bytes,
-                     kernel.params.size(), target);
+  return fmt::format("  {{{}, {}, code_{}, {}, plan_{}, {}, {{{}}}, {}, {}, offsets_{}}},\n",
+                     std::atoi(target.c_str() + 3), target.back() == 'a' ? 1 : 0, target,
+                     variant.cubin.empty() ? "0" : "ptx_" + target, target, kernel.threads,
+                     fmt::join(kernel.cluster, ", "), kernel.shared_bytes, kernel.params.size(), target);
 }
 
 /// Text inside a C comment.
