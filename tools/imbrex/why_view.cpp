@@ -55,7 +55,7 @@ const char* remedy(Resource resource, bool multiplies, bool stores) {
     case Resource::kTma:
       return "copy larger boxes, and issue them earlier";
     case Resource::kL2Bandwidth:
-      if (stores)
+      if (multiplies && stores)
         return "store whole sectors of 32 bytes, through shared memory and by TMA, or while the next tile is "
                "computed";
       return multiplies ? "load fewer bytes per product: larger tiles, or multicast within a cluster"
