@@ -21,11 +21,11 @@ inline bool take_second_name() { return std::exchange(t_by_second_name, false); 
   "sub $8, %rsp\ncall imbrex_leave_word\nadd $8, %rsp\n"             \
   "pop %r9\npop %r8\npop %rcx\npop %rdx\npop %rsi\npop %rdi\n"       \
   "jmp " #symbol "@PLT"
-#else
-#define IMBREX_LEAVE_WORD_AND_JUMP_TO(symbol)                                                      \
-  "stp x0, x1, [sp, #-80]!\nstp x2, x3, [sp, #16]\nstp x4, x5, [sp, #32]\nstp x6, x7, [sp, #48]\n" \
-  "stp x8, x30, [sp, #64]\nbl imbrex_leave_word\nldp x8, x30, [sp, #64]\n"                         \
-  "ldp x6, x7, [sp, #48]\nldp x4, x5, [sp, #32]\nldp x2, x3, [sp, #16]\nldp x0, x1, [sp], #80\n"   \
+#else  // hint #34 is bti c: where a processor checks targets of branches, calls by pointers may come here
+#define IMBREX_LEAVE_WORD_AND_JUMP_TO(symbol)                                                                \
+  "hint #34\nstp x0, x1, [sp, #-80]!\nstp x2, x3, [sp, #16]\nstp x4, x5, [sp, #32]\nstp x6, x7, [sp, #48]\n" \
+  "stp x8, x30, [sp, #64]\nbl imbrex_leave_word\nldp x8, x30, [sp, #64]\n"                                   \
+  "ldp x6, x7, [sp, #48]\nldp x4, x5, [sp, #32]\nldp x2, x3, [sp, #16]\nldp x0, x1, [sp], #80\n"             \
   "b " #symbol
 #endif
 

@@ -10,25 +10,19 @@ namespace {
 constexpr int kGroups = 8;  // D: of Hopper's and Blackwell's whole chips
 constexpr int kPair = 2;    // D: SMs of a TPC, which are on or off together
 
-/// M: of Hopper's chips with 132 SMs (H100 and H200 SXM). An H200's driver lets 66, 30, 15 and 7 clusters of 2, 4, 8 and 16 run
-/// at once, and launches of more took two turns; not the only sizes of which that is true, and perhaps not those of every card.
-constexpr int kHopper[] = {18, 18, 18, 18, 18, 16, 16, 10};
+/// M: of Hopper's chips with 132 SMs (H100 and H200 SXM), as their drivers (580) count for cudaOccupancyMaxActiveClusters: 13 sizes
+/// of cluster from 1 to 16, of 1, 2, 3, 4, 5 and 8 CTAs an SM, all 78 as here; launches of one more took two turns. A cluster
+/// goes to a group with an SM for each of its CTAs, though several may then share one. Where the eight SMs of the last pairs
+/// lie is not known: clusters of more than two never come there.
+constexpr int kHopper[] = {18, 18, 16, 16, 16, 16, 16, 8, 2, 2, 2, 2};
 constexpr int kHopperSms = 132;
-
-/// M: as an H100's driver (580) counts for cudaOccupancyMaxActiveClusters: 13 sizes of cluster from 1 to 16, of 1, 2, 3, 4, 5 and 8
-/// CTAs an SM, all 78 as here. A cluster goes to a group with an SM for each of its CTAs, though several may then share one.
-/// (kHopper says the same of one CTA an SM and clusters of 2, 4, 8 and 16, and not of 3, 5 or 6.)
-constexpr int kHopperForClusters[] = {18, 18, 16, 16, 16, 16, 16, 8, 2, 2, 2, 2};
 constexpr int64_t kMostCtasOfClusters = 8;  // M: on an SM, where 32 would fit
 
 }  // namespace
 
 int64_t active_clusters(int sm, int sms, int64_t ctas, int64_t per_sm) {
-  std::vector<int> groups = sm_groups(sm, sms, sms);
-  if (sm >= 90 && sm < 100 && sms == kHopperSms)
-    groups.assign(std::begin(kHopperForClusters), std::end(kHopperForClusters));
   int64_t clusters = 0;
-  for (const int group : groups)
+  for (const int group : sm_groups(sm, sms, sms))
     if (group >= ctas) clusters += std::min(per_sm, kMostCtasOfClusters) * group / ctas;
   return clusters;
 }
