@@ -498,62 +498,6 @@ TEST(RegisterWait, IsInjectedBeforeARegisterOfAIsOverwritten) {
   }
 }
 
-// ---- gates
-
-/// Two CTAs meet at barriers, one in each, to which both arrive; `count` is what the barriers wait for.
-std::string gates(int count, bool own_first = true) {
-  const std::string own = "  @%first mbarrier.arrive.shared::cta.b64 _, [%bar];\n",
-                    peer = "  @%first mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%y];\n";
-  return fmt::format(R"(
-  @%first mbarrier.init.shared::cta.b64 [%bar], {};
-  fence.mbarrier_init.release.cluster;
-  barrier.cluster.arrive.aligned;
-  barrier.cluster.wait.aligned;
-  mov.u32 %x, %cluster_ctarank;
-  xor.b32 %x, %x, 1;
-  mapa.shared::cluster.u32 %y, %bar, %x;
-  mov.u32 %z, 0;
-ROUND:
-{}{}
-WAIT:
-  mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p, [%bar], %z;
-  @!%p bra WAIT;
-  add.u32 %z, %z, 1;
-  setp.lt.u32 %p, %z, 8;
-  @%p bra ROUND;
-  barrier.cluster.arrive.aligned;
-  barrier.cluster.wait.aligned;)",
-                     count, own_first ? own : peer, own_first ? peer : own);
-}
-
-TEST(ArrivalAhead, OfACtaAtItsPeersGate) {
-  int bent = 0;
-  for (uint64_t seed = 0; seed < 24; ++seed) {
-    const Bent kernel{.body = gates(2), .grid = {2}, .cluster = {2}, .seed = seed};
-    for (const Finding& f : kernel.run(Strictness::kStrict).findings) {
-      EXPECT_EQ(f.rule, BentRule::kArrivalAhead) << f.format();
-      ++bent;
-    }
-    const Report practical = kernel.run(Strictness::kPractical);
-    EXPECT_TRUE(practical.clean()) << practical.format();
-  }
-  EXPECT_GT(bent, 0) << "no seed let a CTA run ahead";
-}
-
-bool is_found_with_some_seed(const std::string& body) {
-  for (uint64_t seed = 0; seed < 24; ++seed)
-    if (!Bent{.body = body, .grid = {2}, .cluster = {2}, .seed = seed}.run(Strictness::kPractical).clean())
-      return true;
-  return false;
-}
-
-TEST(ArrivalAhead, ThatEndsThePhaseIsFound) {
-  // With a count of 1 each CTA ends its peer's phases by itself.
-  EXPECT_TRUE(is_found_with_some_seed(gates(1)));
-  // A CTA that lets its peer go on before it has arrived itself: the peer's next arrival is taken for its own.
-  EXPECT_TRUE(is_found_with_some_seed(gates(2, false)));
-}
-
 // ---- reports
 
 TEST(Notes, StopNothingAndCountApart) {

@@ -54,6 +54,7 @@ class RaceChecker final : public RaceObserver {
   // ---- the life of a CTA
 
   void remote_use(const Who& who, const CtaIdentity& owner, SyncKey object) override;
+  bool may_count_before(const Who& who, SyncKey object) const override;
   void cta_exit(const CtaIdentity& cta) override;
   void finished() override;
 

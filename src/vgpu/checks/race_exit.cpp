@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The life of the CTAs of a cluster: shared memory of a CTA is used before it has begun, or its mbarriers after it has exited.
+// What is known of arrivals at those mbarriers tells, too, for which phase they count.
 #include <fmt/format.h>
 
 #include "vgpu/checks/race.h"
@@ -30,6 +31,24 @@ void RaceChecker::remote_use(const Who& who, const CtaIdentity& owner, SyncKey o
       return;
     }
   remote_uses_[static_cast<size_t>(owner.rank())].push_back(use);
+}
+
+bool RaceChecker::may_count_before(const Who& who, SyncKey object) const {
+  const auto at = objects_.find(object);
+  if (at == objects_.end() || who.origin != nullptr) return false;
+  const uint32_t warp = warp_index(who);
+  for (const RemoteUse& use : remote_uses_[object >> 48 & 0xFF]) {
+    if (use.object != object || use.warp == warp || use.phase + 1 != at->second.phase) continue;
+    // Of an arrival that releases nothing it cannot be told who knows of it.
+    if (!at->second.remote_done.seen.covers(use.warp, use.clock, use.lane)) continue;
+    bool is_known = false;
+    each_known(warps_[warp], lanes_of(who), [&](const Knowledge& known) {
+      is_known |= known.seen.covers(use.warp, use.clock, use.lane) ||
+                  known.bent.find(use.warp, use.clock, use.lane) != nullptr;
+    });
+    if (!is_known) return true;
+  }
+  return false;
 }
 
 void RaceChecker::cta_exit(const CtaIdentity& cta) {

@@ -64,6 +64,9 @@ class RaceObserver {
 
   /// A thread arrives at an mbarrier of another CTA, which must not have exited by then.
   virtual void remote_use(const Who& who, const CtaIdentity& owner, SyncKey object) = 0;
+  /// Such a thread has arrived for a phase when nobody had seen the end of the one before. Does nothing order it behind the
+  /// arrivals of that one, for which it may then count as well?
+  virtual bool may_count_before(const Who& who, SyncKey object) const = 0;
   /// The last thread of a CTA has exited: what others did there must have happened before.
   virtual void cta_exit(const CtaIdentity& cta) = 0;
   /// All threads of the cluster have, and its operations are done.

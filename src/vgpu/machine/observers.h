@@ -80,6 +80,10 @@ class Observers {
     if (races_ != nullptr && who.cta != &owner)
       races_->remote_use(who, owner, sync_key(SyncKind::kMbarrier, owner.rank(), offset));
   }
+  /// Such an arrival is ahead of every wait: may it as well count for the phase before?
+  bool may_count_before(const Who& who, SyncKey object) const {
+    return races_ != nullptr && races_->may_count_before(who, object);
+  }
   /// An arrival or a change of the bytes expected, in `phase`, which it may have completed.
   void mbarrier_changed(const Who& who, SyncKey key, int64_t phase, bool completed) {
     if (races_ != nullptr) {

@@ -46,7 +46,9 @@ bool accept(Cluster& cluster, const Who& who, const MbarrierRef& ref, MbarrierOu
   const SyncKey key = sync_key(SyncKind::kMbarrier, ref.cta->rank(), ref.offset);
   const int64_t phase = ref.object->phase() - (outcome.completed ? 1 : 0);
   cluster.observe().mbarrier_changed(who, key, phase, outcome.completed);
-  if (outcome.overtook && cluster.checks().barriers)
+  if (outcome.overtook && cluster.checks().barriers) {
+    const bool waits_there =
+        who.cta != ref.cta && !outcome.completed && !cluster.observe().may_count_before(who, key);
     cluster.report(
         FindingKind::kInvalidBarrier, who, ref.offset,
         fmt::format("arrives at the {} for phase {} before any wait has seen the end of phase {}",
@@ -54,7 +56,8 @@ bool accept(Cluster& cluster, const Who& who, const MbarrierRef& ref, MbarrierOu
                     ref.object->phase() - outcome.completed - 1),
         "of every phase, at least one wait must have returned before anybody arrives for the next one: "
         "look for an arrival too many, a count too small or a wait left out",
-        who.cta != ref.cta && !outcome.completed ? BentRule::kArrivalAhead : BentRule::kNone);
+        waits_there ? BentRule::kArrivalAhead : BentRule::kNone);
+  }
   if (outcome.fault == MbarrierFault::kNone) return true;
   std::string message =
       fmt::format("{}: {}", barrier_text(who, *ref.cta, ref.offset), explain(outcome.fault, *ref.object));
