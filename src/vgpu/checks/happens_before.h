@@ -197,11 +197,12 @@ struct Knowledge {
     published.join(other.published);
     published_to_system.join(other.published_to_system);
     bent.join(other.bent);
-    foreign = join(foreign, other.foreign);
-    narrow = join(narrow, other.narrow);
-    unfenced = join(unfenced, other.unfenced);
-    heard = join(heard, other.heard);
     begun |= other.begun;
+    // Every atomic comes here, and few kernels have any of these.
+    if (other.foreign != nullptr) foreign = join(foreign, other.foreign);
+    if (other.narrow != nullptr) narrow = join(narrow, other.narrow);
+    if (other.unfenced != nullptr) unfenced = join(unfenced, other.unfenced);
+    if (other.heard != nullptr) heard = join(heard, other.heard);
   }
   /// All that another part of the same warp knows.
   void absorb(const Knowledge& other) {

@@ -243,11 +243,15 @@ template <class T>
 Step exec_match_any(Warp& w, const Instruction& n, Mask active) {
   return exchange_in_groups(w, n, n.b, active, [&](Mask members) {
     const T* value = w.reg<T>(n.a);
-    uint32_t result[kWarpSize] = {};
-    for_each_lane(members, [&](int lane) {
-      for_each_lane(members,
-                    [&](int other) { result[lane] |= value[lane] == value[other] ? lane_bit(other) : 0; });
-    });
+    Mask result[kWarpSize];
+    for (Mask left = members; left != 0;) {  // value by value
+      const T of_first = value[first_lane(left)];
+      Mask same = 0;
+      for (int lane = 0; lane < kWarpSize; ++lane) same |= Mask{value[lane] == of_first} << lane;
+      same &= left;
+      for_each_lane(same, [&](int lane) { result[lane] = same; });
+      left &= ~same;
+    }
     for_each_lane(members, [&](int lane) { w.reg<uint32_t>(n.d)[lane] = result[lane]; });
   });
 }
