@@ -75,8 +75,9 @@ void Parser::header() {
   std::string_view v = version.text;
   if (version.kind != TokenKind::number || v.size() != 3 || v[1] != '.' || v[0] > '9' || v[2] < '0' ||
       v[2] > '9')
-    throw SyntaxError{version.pos,
-                      fmt::format("expected a PTX version such as 9.0, found '{}'", v.substr(0, 20)), ""};
+    throw SyntaxError{
+        version.pos, fmt::format("expected a PTX version such as 9.0, found '{}'", v.substr(0, 20)),
+        v.size() == 4 && v[2] == '.' ? "if it is newer than 9.9, make it by an older CUDA toolkit" : ""};
   module_.version = (v[0] - '0') * 10 + (v[2] - '0');
 
   if (!lex_.accept_dot("target")) lex_.fail_expected("'.target'");

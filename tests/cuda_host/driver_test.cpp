@@ -528,8 +528,10 @@ TEST_F(Driver, BadModulesAreRefusedByWhatIsWrongWithThem) {
   CUmodule module = nullptr;
   EXPECT_EQ(cuModuleLoadData(&module, ".version 8.0\n.target sm_80\n.entry k() { frobnicate; }"),
             CUDA_ERROR_INVALID_PTX);
+  CaptureStderr();
   EXPECT_EQ(cuModuleLoadData(&module, ".version 19.0\n.target sm_80\n.address_size 64\n"),
             CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+  EXPECT_THAT(GetCapturedStderr(), HasSubstr("an older CUDA toolkit"));
   EXPECT_EQ(cuModuleLoadData(&module, nullptr), CUDA_ERROR_INVALID_VALUE);
   EXPECT_EQ(cuModuleLoadData(&module,
                              "\x7f"

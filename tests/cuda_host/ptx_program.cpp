@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program for the driver API, as any other but for its compiler: it shows `imbrex run` where there is no nvcc.
-//   ptx_program LAUNCHES [past|far|bend|touch|mark|spin|count]: lets the last launch write past the end, or where there is nothing at all;
+//   ptx_program LAUNCHES [past|far|bend|touch|mark|spin|count|compute]: lets the last launch write past the end, or where there is nothing at all;
 //   launches a kernel that bends a rule of PTX besides; follows a device address in host code; counts the CTAs of a grid
-//   that ran; or launches one that waits for what never comes, or that counts for ever
+//   that ran; or launches one that waits for what never comes, that counts for ever, or that computes for 75 million instructions before it stores
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -74,6 +74,16 @@ AGAIN:
   @%p bra AGAIN;
   ret;
 }
+.visible .entry compute(.param .u64 x)
+{
+  .reg .pred %p; .reg .b32 %r<3>; .reg .b64 %rd<4>;
+  ld.param.u64 %rd1, [x]; mov.u32 %r1, 0;
+AGAIN:
+  add.u32 %r1, %r1, 1; setp.ne.u32 %p, %r1, 25000000;
+  @%p bra AGAIN;
+  mov.u32 %r2, 7; st.global.u32 [%rd1], %r2;
+  ret;
+}
 )";
 
 void check(CUresult result, const char* what) {
@@ -109,7 +119,7 @@ int main(int argc, char** argv) {
     return 0;
   }
   void* parameters[] = {&x};
-  for (const char* name : {"mark", "spin", "count"})
+  for (const char* name : {"mark", "spin", "count", "compute"})
     if (is(name)) {
       check(cuModuleLoadData(&module, kGrids), "module");
       check(cuModuleGetFunction(&kernel, module, name), "kernel");

@@ -158,6 +158,15 @@ TEST(RunProgram, SomeCtasOfALargeGridAreRunAndTheReportSaysSo) {
   EXPECT_THAT(run(kImbrex + " run --ctas 0 -- " + kProgram).output, HasSubstr("--ctas"));
 }
 
+TEST(RunProgram, AKernelMayComputeForLongBeforeItStores) {
+  const Ran ran = run(kImbrex + " run --checks off -- " + kProgram + " 1 compute");
+  EXPECT_EQ(ran.exit_code, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("1 CTAs ran"));
+  EXPECT_THAT(
+      run("IMBREX_STALL_BUDGET=100000 " + kImbrex + " run -- " + kProgram + " 1 compute").output,
+      AllOf(HasSubstr("executed 100000 instructions without a store"), HasSubstr("IMBREX_STALL_BUDGET")));
+}
+
 TEST(RunProgram, WhoOpensCublasByItsPathGetsTheStandInWithBlas) {
   // Another library by that name, in a folder of its own.
   const std::string folder = temporary("cublas"), library = folder + "/libcublas.so.13";

@@ -105,6 +105,9 @@ Settings Settings::from_environment() {
   settings.options.memory_bytes = 2 * settings.gpu.hbm_bytes;
   settings.options.checks = checks();
   settings.options.strictness = strictness();
+  // Loops in which nothing can change are found long before. What counts on for ever is told of by the progress, and ended
+  // after minutes: kernels that compute from random numbers store nothing for long either.
+  settings.options.stall_budget = number("IMBREX_STALL_BUDGET", int64_t{1} << 32, 1, INT64_MAX);
   settings.options.sampled_ctas = number("IMBREX_CTAS", 0, 0, INT64_MAX);
   settings.options.seed = static_cast<uint64_t>(number("IMBREX_SEED", 0, 0, INT64_MAX));
   settings.launches = LaunchSelection::parse(variable("IMBREX_LAUNCHES"));

@@ -288,7 +288,7 @@ ClusterState Cluster::advance_with(int64_t slice) {
           fmt::format("the cluster executed {} instructions without a store, an arrival or an exit",
                       stall_budget),
           "a loop waits for something that never comes; if the kernel really computes this long, "
-          "raise Options::stall_budget");
+          "raise Options::stall_budget (IMBREX_STALL_BUDGET under imbrex run)");
       return ClusterState::kStopped;
     }
     if (finds_endless_loops(before)) return ClusterState::kStopped;
