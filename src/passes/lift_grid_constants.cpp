@@ -146,7 +146,7 @@ class Lifter {
       std::vector<Value*> extents;
       for (Value* extent : op.operands) {
         if (!is_grid_constant(extent))
-          fail(op, fmt::format("extent {}", extents.size()), extent,
+          fail(op, fmt::format("the grid's {}", "xyz"[extents.size()]), extent,
                "compute the grid from the kernel's parameters");
         extents.push_back(to_host(extent));
       }

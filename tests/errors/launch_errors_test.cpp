@@ -57,8 +57,21 @@ TEST_F(LaunchErrors, AMisalignedAddress) {
               AllOf(HasSubstr("not a multiple of"), HasSubstr("align the buffer")));
 }
 TEST_F(LaunchErrors, AnEmptyGrid) {
-  EXPECT_THAT(complaint(0, DeviceTensor::empty(device_, float32, {100})),
-              AllOf(HasSubstr("grid extent 0 is 0"), HasSubstr("allowed are 1 to")));
+  EXPECT_THAT(
+      complaint(0, DeviceTensor::empty(device_, float32, {100})),
+      AllOf(HasSubstr("the grid's x is 0"), HasSubstr("allowed are 1 to"), HasSubstr("called with n = 0")));
+}
+struct ForHopper : Double {
+  static constexpr const char* target = "sm_90a";
+};
+
+TEST_F(LaunchErrors, ADeviceThatDoesNotRunTheTarget) {
+  Device old = checked_device("sm_80");
+  Kernel<ForHopper> kernel({}, old);
+  const std::string text =
+      message_of<LaunchError>([&] { kernel(100, DeviceTensor::empty(old, float32, {100})); });
+  EXPECT_THAT(text, AllOf(HasSubstr("is a kernel for sm_90a"), HasSubstr("sm_80"),
+                          HasSubstr("open a device for"), HasSubstr("launch_errors_test.cpp:")));
 }
 TEST_F(LaunchErrors, AKernelWithoutADevice) {
   Kernel<Double> kernel;

@@ -52,7 +52,7 @@ TEST(LiftGridConstants, CheapArithmeticStays) {
 TEST(LiftGridConstants, NamesWhatIsNotKnownAtLaunch) {
   EXPECT_EQ(refusal("%b: int32 = block_idx {axis = 0} @5\n%x: int32 = add %b, %n @6\nlaunch_grid %n, %x @7",
                     lift_grid_constants),
-            "f.cpp:7: error: launch_grid: extent 1 is not known at launch\n"
+            "f.cpp:7: error: launch_grid: the grid's y is not known at launch\n"
             "  it depends on %b, a block_idx, at f.cpp:5\n"
             "  help: compute the grid from the kernel's parameters");
   EXPECT_THAT(refusal("%b: int32 = block_idx {axis = 0}\n%q: int32, %r: int32 = fast_divmod %n, %b",

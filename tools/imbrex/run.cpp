@@ -211,6 +211,8 @@ void print_text(const RegisteredKernel& kernel, const Device& device, const Opti
     if (!findings.empty()) fmt::print("{}\n", findings);
     for (const Comparison& comparison : outcome.comparisons)
       if (!comparison.passed) fmt::print("  WRONG     {}\n", comparison.format());
+    if (outcome.comparisons.empty())
+      fmt::print("  WRONG     nothing was compared: the case states no reference, by c.expect(...)\n");
   }
   const Outcome& last = outcomes.back();
   if (failures == 0) {

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/target.h"
 #include "imbrex/core/error.h"
 #include "imbrex/runtime/caller_line.h"
 #include "imbrex/vgpu/virtual_gpu.h"
@@ -267,6 +268,14 @@ class VirtualDevice : public DeviceBackend {
   std::unique_ptr<DeviceEvent> create_event() override { return std::make_unique<VirtualEvent>(*this); }
 
   std::shared_ptr<LoadedKernel> load(const codegen::CompiledKernel& kernel) override {
+    if (!runs_code_of(target(), kernel.target))
+      throw LaunchError(Diagnostic{kernel.where,
+                                   fmt::format("{}: is a kernel for {}, which the {} does not run",
+                                               kernel.name, kernel.target, name()),
+                                   {},
+                                   fmt::format("open a device for {}, or say which target the kernel is for: "
+                                               "`static constexpr const char* target = ...`",
+                                               kernel.target)});
     auto loaded = std::make_shared<VirtualKernel>(turn_, machine_);
     const std::lock_guard lock(*turn_);
     loaded->module.number = machine_->load(kernel.ptx, kernel.name + ".ptx");

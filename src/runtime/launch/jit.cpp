@@ -89,7 +89,18 @@ LaunchReport JitKernel::launch(std::span<const LaunchArgument> arguments, bool t
   return device_.backend().launch(*loaded_, now_->plan);
 }
 
+std::vector<std::string> JitKernel::integers_given() const {
+  std::vector<std::string> given;
+  for (size_t i = 0; i < compiled_.arguments.size(); ++i)
+    if (const codegen::ArgumentInfo& argument = compiled_.arguments[i];
+        !argument.is_pointer && !argument.dtype.is_float())
+      given.push_back(fmt::format("{} = {}", argument.name, now_->values[i]));
+  if (given.empty()) return {};
+  return {fmt::format("called with {}", fmt::join(given, ", "))};
+}
+
 void JitKernel::prepare(std::span<const LaunchArgument> arguments) {
+  constexpr std::string_view kAxes = "xyz";
   check(arguments);
   for (size_t i = 0; i < arguments.size(); ++i)
     now_->values[i] = arguments[i].tensor != nullptr ? static_cast<int64_t>(arguments[i].tensor->address())
@@ -101,17 +112,15 @@ void JitKernel::prepare(std::span<const LaunchArgument> arguments) {
     const int64_t extent = now_->slots[compiled_.grid_slots[i]];
     const int64_t limit = i == 0 ? (int64_t{1} << 31) - 1 : 65535;
     if (extent < 1 || extent > limit)
-      throw LaunchError(Diagnostic{
-          compiled_.where,
-          fmt::format("{}: grid extent {} is {}, allowed are 1 to {}", compiled_.name, i, extent, limit),
-          {},
-          "check the sizes passed to the kernel"});
+      throw LaunchError(Diagnostic{compiled_.where,
+                                   fmt::format("{}: the grid's {} is {}, allowed are 1 to {}", compiled_.name,
+                                               kAxes[i], extent, limit),
+                                   integers_given(), "check the sizes passed to the kernel"});
     if (extent % compiled_.cluster[i] != 0)
       throw LaunchError(Diagnostic{compiled_.where,
-                                   fmt::format("{}: grid extent {} is {}, not a multiple of the cluster's {}",
-                                               compiled_.name, i, extent, compiled_.cluster[i]),
-                                   {},
-                                   "round the grid up to whole clusters"});
+                                   fmt::format("{}: the grid's {} is {}, not a multiple of the cluster's {}",
+                                               compiled_.name, kAxes[i], extent, compiled_.cluster[i]),
+                                   integers_given(), "round the grid up to whole clusters"});
     now_->plan.grid[i] = extent;
   }
   pack_params(compiled_, now_->values, now_->slots, device_.backend(), now_->params.data());

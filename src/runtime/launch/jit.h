@@ -41,6 +41,8 @@ class JitKernel {
   void check_strides(const codegen::BufferNeed& need, const DeviceTensor& tensor) const;
   /// A launch from the beginning: everything is checked and computed.
   void prepare(std::span<const LaunchArgument> arguments);
+  /// "called with m = 5, n = 0", for messages about the grid; nothing of a kernel without integer parameters.
+  std::vector<std::string> integers_given() const;
   /// Where the arguments differ from those of the last launch in their addresses alone, and nothing is wrong with them:
   /// brings what was prepared up to them. False where they are to be prepared.
   bool prepare_addresses(std::span<const LaunchArgument> arguments);

@@ -63,6 +63,11 @@ ComingCopy coming_copy(Cta& cta, uint32_t shared_offset) {
               "Imbrex "
               "mbarrier::arrive_and_expect_tx()";
   });
+  if (coming.fact.empty())
+    coming.hint =
+        "store there before, with a barrier in between where other threads store; or start the copy that "
+        "fills it and "
+        "wait for its end";
   return coming;
 }
 

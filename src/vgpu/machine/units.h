@@ -67,7 +67,7 @@ void note_read_early(Warp& warp, uint32_t register_number);
 /// written.
 void note_unwritten_cells(Warp& warp);
 
-/// A copy in flight that is to write what is read too early, and how it is waited for; empty where there is none.
+/// A copy in flight that is to write what is read too early, "" where there is none; and what to do.
 struct ComingCopy {
   std::string fact, hint;
 };
