@@ -250,6 +250,9 @@ int run(const Options& options) {
       for (const SizeOption& size : kernel->description.sizes)
         sizes[size.name] = options.choice.given(size.name, size.otherwise);
       sizes = with_shape(*kernel, sizes, shape);
+      if (std::string why_not; !Device::has_cuda(&why_not))
+        throw DeviceError(
+            Diagnostic{{}, why_not, {}, "to predict a time without a GPU: imbrex predict KERNEL"});
       results.push_back(bench(*kernel, sizes, configuration_for(*kernel, sizes, options), options.bench));
       all_right = all_right && results.back().verified;
       if (options.csv) {

@@ -21,9 +21,9 @@
 namespace imbrex {
 namespace {
 
-/// What is wrong with a command line that CLI11 refuses, and the nearest word that would do.
+/// What is wrong with a command line that CLI11 refuses, the nearest word that would do, and whose help to read.
 struct Complaint {
-  std::string message, near;
+  std::string message, near, command;
 };
 
 std::vector<std::string> subcommand_names(const CLI::App& app) {
@@ -46,7 +46,7 @@ Complaint complaint(const CLI::App& app, std::span<char* const> words, const std
     const auto found =
         std::ranges::find_if(subcommands, [&](const CLI::App* sub) { return sub->get_name() == word; });
     if (found == subcommands.end())
-      return {fmt::format("there is no command '{} {}'", path, word), nearest_word(word, names)};
+      return {fmt::format("there is no command '{} {}'", path, word), nearest_word(word, names), path};
     command = *found;
     path += " " + word;
   }
@@ -56,9 +56,9 @@ Complaint complaint(const CLI::App& app, std::span<char* const> words, const std
   for (; next < words.size(); ++next) {
     const std::string word = words[next], name = word.substr(0, word.find('='));
     if (name.starts_with("--") && name.size() > 2 && std::ranges::find(options, name) == options.end())
-      return {fmt::format("'{}' has no option {}", path, name), nearest_word(name, options)};
+      return {fmt::format("'{}' has no option {}", path, name), nearest_word(name, options), path};
   }
-  return {message, ""};
+  return {message, "", path};
 }
 
 /// Those that are closed: the next file would take their numbers, and printing would fail.
@@ -132,10 +132,10 @@ int command_main(int argc, char** argv, const std::vector<std::string>& itself) 
       fmt::print(stderr, "{}", app.help());
       return 2;
     }
-    const auto [message, near] = complaint(app, {argv + 1, argv + argc}, error.what());
+    const auto [message, near, command] = complaint(app, {argv + 1, argv + argc}, error.what());
     fmt::print(stderr, "imbrex: {}\n", message);
     if (!near.empty()) fmt::print(stderr, "  did you mean '{}'?\n", near);
-    fmt::print(stderr, "  see: imbrex --help\n");
+    fmt::print(stderr, "  see: {} --help\n", command);
     return 2;
   } catch (const DeviceError& error) {
     fmt::print(stderr, "{}\n", error.what());

@@ -48,7 +48,8 @@ void KernelChoice::add_to(CLI::App& command, Need need) {
             "--" + size, [this, size = size](const int64_t& value) { given_[size] = value; },
             fmt::format("{}", fmt::join(meaning, "; or ")))
         ->check(at_most(INT32_MAX))
-        ->group("Sizes (`imbrex list` says which a kernel has, and what it takes for those not given)");
+        ->group(
+            "Sizes (`imbrex list KERNEL` says which a kernel has, and what it takes for those not given)");
 }
 
 const RegisteredKernel& KernelChoice::kernel() const { return registered_kernel(name_); }

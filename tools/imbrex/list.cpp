@@ -2,15 +2,22 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "imbrex/vgpu/gpu_numbers.h"
 #include "subcommands.h"
 
 namespace imbrex::command {
 namespace {
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
 
 int list_text() {
   size_t width = 6;
@@ -24,13 +31,33 @@ int list_text() {
       sizes.push_back(fmt::format("--{} {}", size.name, size.otherwise));
     fmt::print("{:{}}  {}\n", "", width, fmt::join(sizes, " "));
   }
-  fmt::print("\nRun one with: imbrex run KERNEL\n");
+  fmt::print("\nAll about one: imbrex list KERNEL. Run it: imbrex run KERNEL\n");
   return 0;
 }
 
-int list_json() {
+/// One kernel: what its sizes mean, and every configuration.
+int list_one(const RegisteredKernel& kernel) {
+  fmt::print("{}  {}  {}\n  {}:{}\n", kernel.description.name, kernel.target, kernel.description.summary,
+             kernel.where.file, kernel.where.line);
+  fmt::print("sizes{}\n", kernel.description.sizes.empty() ? ": none" : "");
+  for (const SizeOption& size : kernel.description.sizes)
+    fmt::print("  --{} {:<{}}  {}\n", size.name, size.otherwise,
+               std::max<int>(1, 18 - static_cast<int>(size.name.size())), size.help);
+  if (kernel.space.size() < 2) {
+    fmt::print("one configuration\n");
+    return 0;
+  }
+  fmt::print("configurations, the default first; choose by --config, as in --config {}\n",
+             fmt::join(words_of(kernel.space.to_string(kernel.space.configuration(1))), ","));
+  for (const Configuration& configuration : kernel.space.configurations())
+    fmt::print("  {}\n", kernel.space.to_string(configuration));
+  return 0;
+}
+
+int list_json(const std::string& wanted) {
   nlohmann::ordered_json out = nlohmann::ordered_json::array();
   for (const auto& [name, kernel] : registered_kernels()) {
+    if (!wanted.empty() && name != wanted) continue;
     nlohmann::ordered_json sizes, configs = nlohmann::ordered_json::array();
     for (const SizeOption& size : kernel.description.sizes) sizes[size.name] = size.otherwise;
     for (const Configuration& configuration : kernel.space.configurations())
@@ -99,19 +126,24 @@ int list_gpus(const std::string& wanted, bool json) {
 }  // namespace
 
 void add_list(CLI::App& app, Action& chosen) {
-  CLI::App* command =
-      app.add_subcommand("list", "List the registered kernels, their sizes and tuning spaces");
+  CLI::App* command = app.add_subcommand(
+      "list", "List the registered kernels, their sizes and tuning spaces; or all about one");
   auto json = std::make_shared<bool>(false), gpus = std::make_shared<bool>(false);
-  auto gpu = std::make_shared<std::string>();
+  auto gpu = std::make_shared<std::string>(), kernel = std::make_shared<std::string>();
+  command
+      ->add_option("KERNEL", *kernel, "tell what its sizes mean, and every configuration of its tuning space")
+      ->excludes(command->add_flag(
+          "--gpus", *gpus, "list the GPUs whose times are predicted, and where their numbers come from"));
   command->add_flag("--json", *json, "print JSON");
-  command->add_flag("--gpus", *gpus,
-                    "list the GPUs whose times are predicted, and where their numbers come from");
   command->add_option("--gpu", *gpu, "list all numbers of this GPU, and where each comes from")
-      ->excludes("--gpus");
-  command->callback([&chosen, json, gpus, gpu] {
-    chosen = [json, gpus, gpu] {
+      ->excludes("--gpus")
+      ->excludes("KERNEL");
+  command->callback([&chosen, json, gpus, gpu, kernel] {
+    chosen = [json, gpus, gpu, kernel] {
       if (*gpus || !gpu->empty()) return list_gpus(*gpu, *json);
-      return *json ? list_json() : list_text();
+      if (!kernel->empty()) (void)registered_kernel(*kernel);  // refuses a name that there is not
+      if (*json) return list_json(*kernel);
+      return kernel->empty() ? list_text() : list_one(registered_kernel(*kernel));
     };
   });
 }

@@ -138,8 +138,17 @@ class VirtualDevice : public DeviceBackend {
   void check_memory(uint64_t address, int64_t bytes) const override {
     const std::lock_guard lock(*turn_);
     std::byte ends[2];
-    machine_->read({&ends[0], 1}, address);
-    machine_->read({&ends[1], 1}, address + static_cast<uint64_t>(bytes) - 1);
+    try {
+      machine_->read({&ends[0], 1}, address);
+      machine_->read({&ends[1], 1}, address + static_cast<uint64_t>(bytes) - 1);
+    } catch (const LaunchError& error) {
+      // It speaks of the byte that was tried.
+      Diagnostic whole = error.diagnostics().front();
+      if (whole.message.ends_with("are not inside one allocation"))
+        whole.message = fmt::format("{} {} at 0x{:x} are not inside one allocation", bytes,
+                                    bytes == 1 ? "byte" : "bytes", address);
+      throw LaunchError(std::move(whole));
+    }
   }
   void start_copy_to_device(uint64_t to, const void* from, int64_t bytes, OnStream on) override {
     if (records(on.stream, [=, this](CUstream_st* stream) {
