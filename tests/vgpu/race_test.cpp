@@ -169,6 +169,15 @@ TEST(Lanes, TalkThroughSharedMemoryWithABarrierOfTheWarp) {
   EXPECT_NE(bad.findings[0].message.find("lane 0 of warp"), std::string::npos) << bad.format();
 }
 
+TEST(Lanes, ThatMeetAreNamedAndNotTheFirstOfTheirWarp) {
+  const Report bad = run(
+      "  mov.u32 %x, tile;\n  st.shared.u32 [%own], %t;\n  bar.sync 0;\n  setp.eq.u32 %p, %t, 0;\n"
+      "  .loc 1 5 0\n  @%p ld.shared.v2.u32 {%y, %other}, [%x+8];\n  .loc 1 7 0\n  st.shared.u32 [%own], 7;");
+  EXPECT_TRUE(has(bad, FindingKind::kRace, 7, 5,
+                  "lane 2 of warp 0 writes shared memory at 0x408, which lane 0 of the same warp read"))
+      << bad.format();
+}
+
 TEST(Lanes, WriteDifferentValuesToOnePlace) {
   const std::string tile = "  mov.u32 %x, tile;\n  @!%p bra END;\n  .loc 1 5 0\n";
   EXPECT_TRUE(run(tile + "  st.shared.u32 [%x], 7;\nEND:").clean());

@@ -468,6 +468,7 @@ struct SharedJudge {
   const Who& who;
   uint32_t offset;
   bool repeats;                         // kSameWrite
+  int lane_shift;                       // as of shared_access()
   const WritesTheSame* same = nullptr;  // else
   std::span<const LaneTouch> touches;
 
@@ -495,7 +496,7 @@ struct SharedJudge {
     RaceChecker::Excuse excuse = checker.excuse(view, earlier, now, repeats_values());
     if (excuse.rule == BentRule::kNone && checker.have_met(view, earlier, now))
       excuse = {BentRule::kWarpCollective};
-    checker.report_race(who, offset, earlier, now.is_write(), excuse);
+    checker.report_race(who, offset, earlier, now, lane_shift, excuse);
     if (excuse.rule == BentRule::kRelaxedWait || excuse.rule == BentRule::kWarpCollective)
       in_order(earlier, now);
   }
@@ -527,7 +528,7 @@ void RaceChecker::shared_access(const Who& who, int rank, uint32_t offset, uint3
   Access now = access_of(who, v, is_write(kind));
   now.set(Access::kStrong, is_strong(kind));
   now.set_lanes(now.lane(), lane_shift);
-  SharedJudge judge{*this, v, who, offset, kind == AccessKind::kSameWrite};
+  SharedJudge judge{*this, v, who, offset, kind == AccessKind::kSameWrite, lane_shift};
   now.set_bytes(0xFFFF);
   record_run(shadow, now, offset, offset + done, offset + bytes, judge);
 }
@@ -541,7 +542,7 @@ void RaceChecker::shared_lanes(const Who& who, int rank, std::span<const LaneTou
   if (rank != who.cta->rank()) check_begun(who, v, rank);
   Access now = access_of(who, v, writes);
   Who lanes = who;
-  SharedJudge judge{*this, v, lanes, 0, false};
+  SharedJudge judge{*this, v, lanes, 0, false, 7};
   judge.same = &same;
   now.set_bytes(0xFFFF);
   const auto one_by_one = [&](std::span<const LaneTouch> alike) {
@@ -591,7 +592,7 @@ uint32_t RaceChecker::record_shared_run(const Who& who, int rank, uint32_t offse
   now.set_insn(who.insn->index);
   now.set_lanes(0, lane_shift);
   now.set(Access::kWrite, writes);
-  SharedJudge judge{*this, v, who, offset, false};
+  SharedJudge judge{*this, v, who, offset, false, lane_shift};
   return static_cast<uint32_t>(record_tiles(shadow, now, offset, offset, offset + bytes, judge) - offset);
 }
 

@@ -287,7 +287,8 @@ class RaceChecker final : public RaceObserver {
            earlier.clock() < warps_[view.agent].met_before;
   }
   void add_bent_wait(Finding& finding, const BentClock::Entry& entry) const;
-  void report_race(const Who& who, uint32_t offset, Access earlier, bool writes, Excuse excuse);
+  /// `now`: to the cell where they meet, of an access that began at `offset`; `lane_shift` as of shared_access().
+  void report_race(Who who, uint32_t offset, Access earlier, Access now, int lane_shift, Excuse excuse);
   /// `is_narrow`: it would be ordered if scopes reached as far as the other GPU.
   void report_global_race(const Who& who, uint64_t address, Access earlier, Access now, Excuse excuse,
                           bool is_narrow);

@@ -77,8 +77,16 @@ void RaceChecker::add_bent_wait(Finding& finding, const BentClock::Entry& entry)
   }
 }
 
-void RaceChecker::report_race(const Who& who, uint32_t offset, Access earlier, bool writes, Excuse excuse) {
+void RaceChecker::report_race(Who who, uint32_t offset, Access earlier, Access now, int lane_shift,
+                              Excuse excuse) {
   if (!checks().races) return;
+  if (const uint16_t common = earlier.common(now); common != 0 && lane_shift < 7 && who.lane >= 0) {
+    // Of all the lanes those two that meet.
+    const int byte = std::countr_zero(common), lane = now.lane_of(byte) & 31;
+    offset += static_cast<uint32_t>(lane - who.lane) << lane_shift;
+    who.lane = lane;
+    earlier.set_bytes(uint16_t(1u << byte));
+  }
   const Who other = who_did(earlier);
   Finding* finding = log_->open(FindingKind::kRace, who, offset, &other, excuse.bend());
   if (finding == nullptr) return;
@@ -99,7 +107,7 @@ void RaceChecker::report_race(const Who& who, uint32_t offset, Access earlier, b
   finding->message =
       fmt::format("{} {} shared memory at 0x{:x}, which {} {} with nothing that orders the two",
                   of_lanes ? fmt::format("lane {} of warp {}", who.lane, who.warp) : name_of(who),
-                  writes ? "writes" : "reads", offset,
+                  now.is_write() ? "writes" : "reads", offset,
                   of_lanes ? fmt::format("lane {} of the same warp", other.lane) : name_of(other),
                   earlier.is_write() ? "wrote" : "read");
   if (excuse.wait != nullptr) return add_bent_wait(*finding, *excuse.wait);
