@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program for the driver API, as any other but for its compiler: it shows `imbrex run` where there is no nvcc.
-//   ptx_program LAUNCHES [past|far|bend|touch|mark|spin|count|compute]: lets the last launch write past the end, or where there is nothing at all;
+//   ptx_program LAUNCHES [past|far|bend|touch|mark|spin|count|compute|late]: lets the last launch write past the end, or where there is nothing at all;
 //   launches a kernel that bends a rule of PTX besides; follows a device address in host code; counts the CTAs of a grid
-//   that ran; or launches one that waits for what never comes, that counts for ever, or that computes for 75 million instructions before it stores
+//   that ran; or launches one that waits for what never comes, that counts for ever, or that computes for 75 million instructions before it stores; or leaves memory
+//   to the destructor of a static object
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -94,6 +95,14 @@ void check(CUresult result, const char* what) {
   std::exit(3);
 }
 
+/// Is destroyed when the program's threads have ended, and needs the context that main() has set.
+struct StaticMemory {
+  CUdeviceptr memory = 0;
+  ~StaticMemory() {
+    if (memory != 0) std::printf("freed late: %d\n", cuMemFree_v2(memory));
+  }
+} g_memory;
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -112,6 +121,7 @@ int main(int argc, char** argv) {
   check(cuMemAlloc_v2(&x, 64 * 4), "memory");
   std::vector<unsigned> host(64, 1);
   check(cuMemcpyHtoD_v2(x, host.data(), 64 * 4), "copy");
+  if (is("late")) check(cuMemAlloc_v2(&g_memory.memory, 64), "memory");
   if (is("touch")) std::printf("%u\n", *reinterpret_cast<volatile unsigned*>(x + 40));
   if (is("bend")) {
     check(cuModuleGetFunction(&kernel, module, "bend"), "kernel");

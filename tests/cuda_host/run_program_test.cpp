@@ -167,6 +167,12 @@ TEST(RunProgram, AKernelMayComputeForLongBeforeItStores) {
       AllOf(HasSubstr("executed 100000 instructions without a store"), HasSubstr("IMBREX_STALL_BUDGET")));
 }
 
+TEST(RunProgram, DestructorsOfStaticObjectsHaveTheContext) {
+  const Ran ran = run(kImbrex + " run -- " + kProgram + " 1 late");
+  EXPECT_EQ(ran.exit_code, 0) << ran.output;
+  EXPECT_THAT(ran.output, HasSubstr("freed late: 0"));
+}
+
 TEST(RunProgram, WhoOpensCublasByItsPathGetsTheStandInWithBlas) {
   // Another library by that name, in a folder of its own.
   const std::string folder = temporary("cublas"), library = folder + "/libcublas.so.13";

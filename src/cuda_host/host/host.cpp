@@ -8,13 +8,13 @@
 
 #include "cuda_host/abi/driver_functions.h"
 #include "cuda_host/abi/second_name.h"
+#include "cuda_host/abi/thread_object.h"
 #include "cuda_host/host/device_address_fault.h"
 
 namespace imbrex::cuda {
 namespace {
 
 Host* g_host = nullptr;
-thread_local std::vector<Context*> t_contexts;
 constinit thread_local bool t_null_is_of_thread = false;
 std::set<const Context*>& live_contexts() {
   static auto* live = new std::set<const Context*>;
@@ -101,11 +101,12 @@ Context& Host::context(CUcontext handle) {
   return *made;
 }
 
-std::vector<Context*>& Host::context_stack() { return t_contexts; }
+std::vector<Context*>& Host::context_stack() { return thread_object<std::vector<Context*>>(); }
 
 Context* Host::current_or_null() {
-  if (t_contexts.empty() || t_contexts.back() == nullptr) return nullptr;
-  Context* top = t_contexts.back();
+  const std::vector<Context*>& stack = context_stack();
+  if (stack.empty() || stack.back() == nullptr) return nullptr;
+  Context* top = stack.back();
   return live_contexts().contains(top) ? top : nullptr;
 }
 
@@ -126,7 +127,7 @@ void Host::forget(Context& context) {
     streams.destroy(stream);
   }
   context.thread_streams.clear();
-  std::erase(t_contexts, &context);
+  std::erase(context_stack(), &context);
   live_contexts().erase(&context);
 }
 

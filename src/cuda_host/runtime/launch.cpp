@@ -2,6 +2,7 @@
 // Launches, and what is known of kernels: attributes and occupancy.
 #include <vector>
 
+#include "cuda_host/abi/thread_object.h"
 #include "cuda_host/runtime/state.h"
 
 using namespace imbrex::cudart;
@@ -15,7 +16,7 @@ struct Configuration {
   size_t shared_bytes;
   CUstream stream;
 };
-thread_local std::vector<Configuration> t_pushed;
+std::vector<Configuration>& pushed() { return imbrex::cuda::thread_object<std::vector<Configuration>>(); }
 
 constexpr auto kInvalidConfiguration = static_cast<CUresult>(9);
 
@@ -76,13 +77,13 @@ extern "C" __attribute__((visibility("default"))) unsigned __cudaPushCallConfigu
                                                                                        CudaDim3 block,
                                                                                        size_t shared_bytes,
                                                                                        CUstream stream) {
-  t_pushed.push_back({grid, block, shared_bytes, stream});
+  pushed().push_back({grid, block, shared_bytes, stream});
   return 0;
 }
 CUDART_API __cudaPopCallConfiguration(CudaDim3* grid, CudaDim3* block, size_t* shared_bytes, void* stream) {
-  if (t_pushed.empty()) return keep(52);  // cudaErrorMissingConfiguration
-  const Configuration top = t_pushed.back();
-  t_pushed.pop_back();
+  if (pushed().empty()) return keep(52);  // cudaErrorMissingConfiguration
+  const Configuration top = pushed().back();
+  pushed().pop_back();
   *grid = top.grid;
   *block = top.block;
   *shared_bytes = top.shared_bytes;
