@@ -16,6 +16,21 @@ namespace imbrex::arith::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
+/// In single precision, infinite where it is too large for that: Highway's portable targets would take the largest number.
+template <class D, class V>
+HWY_INLINE auto to_single(D d, V x) {
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128
+  const hn::Rebind<double, D> wide;
+  HWY_ALIGN double values[kRowLanes];
+  HWY_ALIGN float singles[kRowLanes];
+  hn::Store(x, wide, values);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) singles[i] = static_cast<float>(values[i]);
+  return hn::Load(d, singles);
+#else
+  return hn::DemoteTo(d, x);
+#endif
+}
+
 HWY_ATTR bool accumulate_row_vectors(const RowTask& task) {
   const hn::CappedTag<int32_t, kRowLanes> di;
   const hn::RebindToUnsigned<decltype(di)> du;
@@ -87,7 +102,7 @@ HWY_ATTR bool accumulate_row_vectors(const RowTask& task) {
       hn::StoreU(value, dd, task.sums + n + at);
       const auto subnormal = hn::And(hn::Lt(hn::Abs(value), smallest_normal), hn::Ne(value, hn::Zero(dd)));
       any_subnormal = any_subnormal || !hn::AllFalse(dd, subnormal);
-      const auto result = hn::DemoteTo(dpf, hn::And(value, kept));
+      const auto result = to_single(dpf, hn::And(value, kept));
       hn::StoreU(result, dpf, reinterpret_cast<float*>(task.results) + n + at);
     }
   }
