@@ -169,7 +169,7 @@ void sync(SourceLocation where = SourceLocation::current());  // beside unistd.h
 inline void sync_threads(SourceLocation where = SourceLocation::current()) { sync(where); }
 
 /// Promises that the condition holds whenever control passes here, for the compiler to use. Where it does not
-/// hold, behaviour is undefined; the virtual GPU reports it.
+/// hold, behaviour is undefined; the virtual GPU reports it, unless all its checkers are off.
 void assume(const ScalarArg& condition, SourceLocation where = SourceLocation::current());
 /// Traps with the message where the condition fails at run time. [PTX: trap]
 void check(const ScalarArg& condition, const char* message = "check failed",

@@ -14,8 +14,8 @@ namespace imbrex::vgpu {
 
 struct Watch;  // imbrex/vgpu/watch.h
 
-/// Which checkers run. With everything off, kernels run the unchecked bodies: memory safety of the host,
-/// deadlocks and the budget are still watched.
+/// Which checkers run. With everything off, kernels run the unchecked bodies, as they ship (without tests of assume()
+/// and of gathers' indices): memory safety of the host, deadlocks and the budget are still watched.
 struct CheckSet {
   bool uninitialized = true;         // registers, shared and local memory
   bool uninitialized_global = true;  // with `uninitialized`: also global bytes never written since allocation
