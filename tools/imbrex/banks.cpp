@@ -197,9 +197,9 @@ int kernel_banks(const BanksOptions& o) {
 
 }  // namespace
 
-void add_banks(CLI::App& app, Action& chosen) {
+void add_banks(Subcommand& app, Action& chosen) {
   auto options = std::make_shared<BanksOptions>();
-  CLI::App* command =
+  Subcommand* command =
       app.add_subcommand("banks",
                          "Bank conflicts of a kernel by source line, or of a shared-memory access typed in, "
                          "before and after a swizzle");
@@ -207,17 +207,16 @@ void add_banks(CLI::App& app, Action& chosen) {
   command->add_flag("--no-run", options->no_run,
                     "with KERNEL: predict from the layouts alone, for sizes that take too long to run");
   command->add_flag("--instructions", options->instructions, "with KERNEL: every PTX instruction too");
-  CLI::Option* stride =
-      command->add_option("--stride", options->stride, "lane i accesses element i * STRIDE");
-  CLI::Option* row = command->add_option("--row-bytes", options->row_bytes,
-                                         "lane i accesses the start of row i of so many bytes");
+  Option* stride = command->add_option("--stride", options->stride, "lane i accesses element i * STRIDE");
+  Option* row = command->add_option("--row-bytes", options->row_bytes,
+                                    "lane i accesses the start of row i of so many bytes");
   stride->excludes(row);
   command
       ->add_option("--bytes", options->bytes,
                    "bytes per lane: 1, 2, 4, 8, 16 (16 is also a row of ldmatrix and stmatrix)")
       ->capture_default_str();
   command->add_option("--swizzle", options->swizzle, "compare with this swizzle")
-      ->check(CLI::IsMember(swizzle_names()))
+      ->one_of(swizzle_names())
       ->capture_default_str();
   command->add_flag("--json", options->json, "print JSON");
   command->callback([&chosen, command, options] {

@@ -279,11 +279,11 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_bench(CLI::App& app, Action& chosen) {
+void add_bench(Subcommand& app, Action& chosen) {
   auto options = std::make_shared<Options>();
   auto modes = std::make_shared<std::string>("burst");
   auto warm = std::make_shared<bool>(false);
-  CLI::App* command = app.add_subcommand(
+  Subcommand* command = app.add_subcommand(
       "bench", "Time a kernel on a CUDA GPU against cuBLASLt, cuDNN, or a copy of as many bytes");
   options->choice.add_to(*command, KernelChoice::Need::kOptional);
   command->add_option("--and", options->others, "more kernels, with the same sizes")->delimiter(',');
@@ -294,16 +294,16 @@ void add_bench(CLI::App& app, Action& chosen) {
   command
       ->add_option("--mode", *modes,
                    "burst (a few launches after a pause), sustained (after seconds of load), both")
-      ->check(CLI::IsMember({"burst", "sustained", "both"}))
+      ->one_of({"burst", "sustained", "both"})
       ->capture_default_str();
   command->add_option("--launches", options->bench.burst_launches, "of each in a burst")
-      ->check(CLI::Range(1, 100000))
+      ->between(1, 100000)
       ->capture_default_str();
   command->add_option("--pause", options->bench.pause_s, "seconds before a burst")
-      ->check(CLI::Range(0.0, 600.0))
+      ->between(0.0, 600.0)
       ->capture_default_str();
   command->add_option("--warm-up", options->bench.warm_up_s, "seconds of load before sustained launches")
-      ->check(CLI::Range(0.0, 600.0))
+      ->between(0.0, 600.0)
       ->capture_default_str();
   command->add_flag("--warm-l2", *warm, "leave in the L2 what the last launch left there");
   command->add_flag("--tune", options->tune, "tune for each shape first");

@@ -12,14 +12,14 @@
 
 namespace imbrex::command {
 
-void add_build(CLI::App& app, Action& chosen) {
+void add_build(Subcommand& app, Action& chosen) {
   struct Options {
     KernelChoice choice;
     std::vector<std::string> targets;
     std::string folder = ".";
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command =
+  Subcommand* command =
       app.add_subcommand("build", "Build a kernel that C and C++ programs ship without Imbrex");
   options->choice.add_to(*command);
   command->add_option("--arch", options->targets, "targets, separated by commas: sm_80, sm_90a, sm_100a, ...")

@@ -130,8 +130,8 @@ int fill(const std::string& folder, int64_t jobs, const std::string& only) {
 
 }  // namespace
 
-void add_cache(CLI::App& app, Action& chosen) {
-  CLI::App* command = app.add_subcommand("cache", "Look at and clean what is kept between runs");
+void add_cache(Subcommand& app, Action& chosen) {
+  Subcommand* command = app.add_subcommand("cache", "Look at and clean what is kept between runs");
   command->require_subcommand(1);
   command->footer(
       "The folder is $IMBREX_CACHE_DIR, else $XDG_CACHE_HOME/imbrex, else ~/.cache/imbrex; set but empty, "
@@ -146,23 +146,23 @@ void add_cache(CLI::App& app, Action& chosen) {
       return 0;
     };
   });
-  CLI::App* lister = command->add_subcommand("list", "list the entries, the most recently used first");
+  Subcommand* lister = command->add_subcommand("list", "list the entries, the most recently used first");
   lister->add_option("KIND", *kind, "only entries of this kind");
   lister->add_flag("--json", *json, "print JSON");
   lister->callback([&chosen, kind, json] { chosen = [=] { return list(*kind, *json); }; });
   auto folder = std::make_shared<std::string>(), only = std::make_shared<std::string>();
   auto jobs = std::make_shared<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
-  CLI::App* filler = command->add_subcommand(
+  Subcommand* filler = command->add_subcommand(
       "fill", "assemble the library's products ahead, so that no first call of theirs waits for ptxas");
   filler->add_option("FOLDER", *folder,
                      "make machine code to be shipped: programs find it by $IMBREX_CODE_DIR, or as "
                      "share/imbrex/code where Imbrex is installed; else it goes into the cache");
   filler->add_option("--only", *only, "products whose names begin so: bfloat16, \"bfloat16 bias\", ...");
-  filler->add_option("--jobs", *jobs, "at once")->check(CLI::Range(int64_t{1}, int64_t{256}));
+  filler->add_option("--jobs", *jobs, "at once")->between(1, 256);
   filler->callback([&chosen, folder, jobs, only] { chosen = [=] { return fill(*folder, *jobs, *only); }; });
   command->add_subcommand("size", "how much is kept")->callback([&chosen] { chosen = size; });
   auto choice = std::make_shared<KernelChoice>();
-  CLI::App* explainer =
+  Subcommand* explainer =
       command->add_subcommand("explain", "why a kernel's tuning and machine code are found, or not");
   choice->add_to(*explainer);
   explainer->callback([&chosen, choice] {
@@ -171,7 +171,7 @@ void add_cache(CLI::App& app, Action& chosen) {
       return 0;
     };
   });
-  CLI::App* cleaner = command->add_subcommand("clear", "remove the entries");
+  Subcommand* cleaner = command->add_subcommand("clear", "remove the entries");
   cleaner->add_option("KIND", *kind, "only entries of this kind");
   cleaner->callback([&chosen, kind] {
     chosen = [kind] {

@@ -100,12 +100,12 @@ int run(const Options& options) {
 
 }  // namespace
 
-void add_calibrate(CLI::App& app, Action& chosen) {
+void add_calibrate(Subcommand& app, Action& chosen) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  Subcommand* command = app.add_subcommand(
       "calibrate", "Measure the GPU at hand by micro-benchmarks, so that predicted times are its own");
   command->add_option("--device", options->device, "cuda; or virtual, which predicts itself")
-      ->check(CLI::IsMember({"virtual", "cuda"}))
+      ->one_of({"virtual", "cuda"})
       ->capture_default_str();
   options->gpu.add_to(*command);
   command->add_option("-o,--output", options->output,

@@ -73,9 +73,9 @@ int typed_coalescing(const Options& o) {
 
 }  // namespace
 
-void add_coalescing(CLI::App& app, Action& chosen) {
+void add_coalescing(Subcommand& app, Action& chosen) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  Subcommand* command = app.add_subcommand(
       "coalescing",
       "Sectors of global memory per request: of a kernel by source line, or of an access typed in");
   options->choice.add_to(*command, KernelChoice::Need::kOptional);
@@ -86,7 +86,7 @@ void add_coalescing(CLI::App& app, Action& chosen) {
   command->add_option("--bytes", options->bytes, "bytes per lane: 1, 2, 4, 8, 16 or 32")
       ->capture_default_str();
   command->add_option("--lanes", options->lanes, "lanes that take part")
-      ->check(CLI::Range(1, 32))
+      ->between(1, 32)
       ->capture_default_str();
   command->add_flag("--atomic", options->atomic, "the access is an atomic operation or a reduction");
   command->add_flag("--json", options->json, "print JSON");

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <new>
@@ -98,31 +99,32 @@ int command_main(int argc, char** argv, const std::vector<std::string>& itself) 
   app.footer(
       "Exit code: 0 verified; 1 a kernel failed or is wrong; 2 the command line or the kernel cannot be "
       "used.");
+  command::Subcommand root(app);
   command::Action chosen;
-  command::add_list(app, chosen);
-  command::add_run(app, chosen);
-  command::add_run_program(app, chosen, program);
-  command::add_launch(app, chosen, program);
-  command::add_trace(app, chosen);
-  command::add_why(app, chosen);
-  command::add_predict(app, chosen);
-  command::add_emit(app, chosen);
-  command::add_exec(app, chosen);
-  command::add_demo(app, chosen);
-  command::add_tune(app, chosen);
-  command::add_bench(app, chosen);
-  command::add_profile(app, chosen);
-  command::add_build(app, chosen);
-  command::add_worker(app, chosen);
-  command::add_cache(app, chosen);
-  command::add_calibrate(app, chosen);
-  command::add_tile(app, chosen);
-  command::add_roofline(app, chosen);
-  command::add_explain(app, chosen);
-  command::add_explore(app, chosen);
-  command::add_layout(app, chosen);
-  command::add_banks(app, chosen);
-  command::add_coalescing(app, chosen);
+  command::add_list(root, chosen);
+  command::add_run(root, chosen);
+  command::add_run_program(root, chosen, program);
+  command::add_launch(root, chosen, program);
+  command::add_trace(root, chosen);
+  command::add_why(root, chosen);
+  command::add_predict(root, chosen);
+  command::add_emit(root, chosen);
+  command::add_exec(root, chosen);
+  command::add_demo(root, chosen);
+  command::add_tune(root, chosen);
+  command::add_bench(root, chosen);
+  command::add_profile(root, chosen);
+  command::add_build(root, chosen);
+  command::add_worker(root, chosen);
+  command::add_cache(root, chosen);
+  command::add_calibrate(root, chosen);
+  command::add_tile(root, chosen);
+  command::add_roofline(root, chosen);
+  command::add_explain(root, chosen);
+  command::add_explore(root, chosen);
+  command::add_layout(root, chosen);
+  command::add_banks(root, chosen);
+  command::add_coalescing(root, chosen);
   try {
     app.parse(argc, argv);
     return chosen();

@@ -40,16 +40,16 @@ int demo(const Options& options, bool on_cuda) {
 
 }  // namespace
 
-void add_demo(CLI::App& app, Action& chosen) {
+void add_demo(Subcommand& app, Action& chosen) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  Subcommand* command = app.add_subcommand(
       "demo",
       "Show what the kernels do: on a CUDA GPU its ladder at full size, without one all on the virtual GPU");
   command->add_option("--device", options->device, "auto: a CUDA GPU if there is one, else the virtual GPU")
-      ->check(CLI::IsMember({"auto", "virtual", "cuda"}))
+      ->one_of({"auto", "virtual", "cuda"})
       ->capture_default_str();
   command->add_option("--size", options->extent, "m, n and k of the matrix products on a CUDA GPU")
-      ->check(CLI::Range(256, 32768))
+      ->between(256, 32768)
       ->capture_default_str();
   command->add_flag("--json", options->json, "print JSON");
   command->callback([&chosen, command, options] {

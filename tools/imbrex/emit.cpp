@@ -10,16 +10,16 @@
 
 namespace imbrex::command {
 
-void add_emit(CLI::App& app, Action& chosen) {
+void add_emit(Subcommand& app, Action& chosen) {
   struct Options {
     KernelChoice choice;
     std::string stage = "ptx", pass, output;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("emit", "Print a kernel's IR or PTX");
+  Subcommand* command = app.add_subcommand("emit", "Print a kernel's IR or PTX");
   options->choice.add_to(*command);
   command->add_option("--stage", options->stage, "what to print")
-      ->check(CLI::IsMember({"ir", "ptx"}))
+      ->one_of({"ir", "ptx"})
       ->capture_default_str();
   command->add_option("--pass", options->pass,
                       fmt::format("with --stage ir: print after this pass: trace (before any), {}",

@@ -230,10 +230,10 @@ int exec(const Options& options) {
 
 }  // namespace
 
-void add_exec(CLI::App& app, Action& chosen) {
+void add_exec(Subcommand& app, Action& chosen) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("exec", "Run a PTX file of any compiler on the virtual GPU");
-  command->add_option("FILE", options->file, "PTX text")->required()->check(CLI::ExistingFile);
+  Subcommand* command = app.add_subcommand("exec", "Run a PTX file of any compiler on the virtual GPU");
+  command->add_option("FILE", options->file, "PTX text")->required()->existing_file();
   command->add_option("ARGUMENTS", options->arguments, kArgumentHelp);
   command->add_option("--entry", options->entry, "the kernel, where the file has several");
   command->add_option("--grid", options->grid, "CTAs in x, y, z")
@@ -251,18 +251,18 @@ void add_exec(CLI::App& app, Action& chosen) {
   command->add_option("--target", options->target,
                       "machine to run on, e.g. sm_100a (default: the file's .target)");
   command->add_option("--seed", options->seed, "seed of random buffers and of the schedule");
-  command->add_option("--seeds", options->seeds, "run this many seeds")->check(CLI::Range(1, 1000000));
+  command->add_option("--seeds", options->seeds, "run this many seeds")->between(1, 1000000);
   command->add_option("--checks", options->checks, "checkers: on or off (all: as on)")
-      ->check(CLI::IsMember({"on", "off", "all"}));
-  CLI::Option* strict = command->add_flag("--strict", options->strict,
-                                          "hold the kernel to the letter of PTX (docs/checkers.md)");
+      ->one_of({"on", "off", "all"});
+  Option* strict = command->add_flag("--strict", options->strict,
+                                     "hold the kernel to the letter of PTX (docs/checkers.md)");
   command->add_flag("--practical")
       ->description("the default: what libraries rely on is a note")
       ->excludes(strict);
   command->add_option("--budget", options->budget, "warp instructions before the launch counts as endless")
-      ->check(CLI::NonNegativeNumber);
+      ->at_least_zero();
   command->add_option("--show", options->show, "elements of each buffer to print afterwards")
-      ->check(CLI::NonNegativeNumber)
+      ->at_least_zero()
       ->capture_default_str();
   command->add_flag("--coalescing", options->coalescing,
                     "tell the sectors of global memory per request, as `imbrex coalescing` does");

@@ -12,14 +12,14 @@
 
 namespace imbrex::command {
 
-void add_explain(CLI::App& app, Action& chosen) {
+void add_explain(Subcommand& app, Action& chosen) {
   struct Options {
     KernelChoice choice;
     GpuChoice gpu;
     std::string output;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  Subcommand* command = app.add_subcommand(
       "explain", "Write a page about a kernel: tiles, traffic, roofline, occupancy, banks, timeline, code");
   options->choice.add_to(*command);
   options->gpu.add_to(*command);

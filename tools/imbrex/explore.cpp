@@ -52,9 +52,9 @@ Json facts() {
 
 }  // namespace
 
-void add_explore(CLI::App& app, Action& chosen) {
+void add_explore(Subcommand& app, Action& chosen) {
   auto output = std::make_shared<std::string>("explore.html");
-  CLI::App* command = app.add_subcommand(
+  Subcommand* command = app.add_subcommand(
       "explore", "Write a page to play with: memory hierarchy, nested tiles, banks, which tiles fit");
   command->add_option("-o,--output", *output, "the page")->capture_default_str();
   command->callback([&chosen, output] {

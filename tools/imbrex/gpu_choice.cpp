@@ -81,18 +81,18 @@ GpuModel read_gpu(const std::string& file) {
 
 }  // namespace
 
-void GpuChoice::add_to(CLI::App& command) {
+void GpuChoice::add_to(Subcommand& command) {
   std::vector<std::string> names;
   for (const GpuModel& model : gpu_models()) names.push_back(model.name);
   command.add_option("--gpu", name_,
                      fmt::format("{}, or a JSON file that describes one", fmt::join(names, ", ")));
 }
 
-void GpuChoice::add_sms_to(CLI::App& command, int& sms) {
+void GpuChoice::add_sms_to(Subcommand& command, int& sms) {
   command
       .add_option("--sms", sms,
                   "model so many multiprocessors, with their share of the bandwidths (0: the chip's)")
-      ->check(CLI::Range(0, 100000));
+      ->between(0, 100000);
 }
 
 GpuModel GpuChoice::gpu_for(const RegisteredKernel& kernel) const {

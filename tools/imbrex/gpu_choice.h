@@ -3,9 +3,9 @@
 // file.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 
+#include "command_line.h"
 #include "imbrex/inspect/gpu_model.h"
 #include "imbrex/runtime/registry.h"
 
@@ -13,9 +13,9 @@ namespace imbrex::command {
 
 class GpuChoice {
  public:
-  void add_to(CLI::App& command);
+  void add_to(Subcommand& command);
   /// --sms, of those who predict times: that many multiprocessors with their share of the bandwidths; 0: the chip's.
-  static void add_sms_to(CLI::App& command, int& sms);
+  static void add_sms_to(Subcommand& command, int& sms);
   /// The GPU; LaunchError when it is unknown or its file does not describe one. Call after parsing.
   /// `otherwise` names the one to take when none was given.
   GpuModel gpu(const std::string& otherwise) const;

@@ -13,26 +13,24 @@
 
 namespace imbrex::command {
 
-void refuse_given(const CLI::App& command, std::initializer_list<const char*> options,
+void refuse_given(const Subcommand& command, std::initializer_list<const char*> options,
                   const std::string& belongs) {
   for (const char* option : options)
     if (command.count(option) > 0)
       throw LaunchError(Diagnostic{{}, fmt::format("{} {}", option, belongs), {}, ""});
 }
 
-CLI::Validator at_most(int64_t most) {
-  return CLI::Validator(
-      [most](std::string& text) {
-        int64_t value = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        const bool is_too_large =
-            error == std::errc::result_out_of_range || (error == std::errc() && value > most);
-        return is_too_large ? fmt::format("{} is more than {}", text, most) : std::string();
-      },
-      "");
+WordCheck at_most(int64_t most) {
+  return [most](std::string& text) {
+    int64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    const bool is_too_large =
+        error == std::errc::result_out_of_range || (error == std::errc() && value > most);
+    return is_too_large ? fmt::format("{} is more than {}", text, most) : std::string();
+  };
 }
 
-void KernelChoice::add_to(CLI::App& command, Need need) {
+void KernelChoice::add_to(Subcommand& command, Need need) {
   command.add_option("KERNEL", name_, "a kernel of `imbrex list`")->required(need == Need::kRequired);
   command.add_option("--config", config_,
                      "tuned members, as name=value,name=value, the rest keep their defaults; or: default");
@@ -44,8 +42,8 @@ void KernelChoice::add_to(CLI::App& command, Need need) {
     }
   for (const auto& [size, meaning] : meanings)
     command
-        .add_option_function<int64_t>(
-            "--" + size, [this, size = size](const int64_t& value) { given_[size] = value; },
+        .add_option_function(
+            "--" + size, [this, size = size](int64_t value) { given_[size] = value; },
             fmt::format("{}", fmt::join(meaning, "; or ")))
         ->check(at_most(INT32_MAX))
         ->group(

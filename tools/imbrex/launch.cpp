@@ -156,20 +156,20 @@ int launch(const Options& options, const std::vector<std::string>& program) {
 
 }  // namespace
 
-void add_launch(CLI::App& app, Action& chosen, const std::vector<std::string>& program) {
-  CLI::App* command = app.add_subcommand(
+void add_launch(Subcommand& app, Action& chosen, const std::vector<std::string>& program) {
+  Subcommand* command = app.add_subcommand(
       "launch", "Start a program once per rank of several GPUs: imbrex launch -n 4 -- PROGRAM ARGS");
   auto options = std::make_shared<Options>();
   command
       ->add_option("-n,--ranks", options->ranks,
                    "processes to start; each is told its rank by RANK, "
                    "WORLD_SIZE, LOCAL_RANK and LOCAL_WORLD_SIZE")
-      ->check(CLI::Range(1, 64))
+      ->between(1, 64)
       ->capture_default_str();
   command
       ->add_option("--grace", options->grace,
                    "seconds that the other ranks have to end when one has failed, before they are ended")
-      ->check(CLI::Range(0.0, 1e6))
+      ->between(0.0, 1e6)
       ->capture_default_str();
   command->footer(
       "Programs join by Ranks::from_environment() or imbrex.parallel.join() (docs/parallel.md). Exit code: "

@@ -190,9 +190,9 @@ int layout(const LayoutOptions& o) {
 
 }  // namespace
 
-void add_layout(CLI::App& app, Action& chosen) {
+void add_layout(Subcommand& app, Action& chosen) {
   auto options = std::make_shared<LayoutOptions>();
-  CLI::App* command =
+  Subcommand* command =
       app.add_subcommand("layout", "Draw a layout, or prove that a matrix descriptor reads what TMA wrote");
   command->add_option("WHAT", options->what,
                       "a fragment (--list), a layout (\"spatial(8, 4) * local(2, 2)\", \"[8: 8t4, 8: 4t1 "
@@ -210,8 +210,7 @@ void add_layout(CLI::App& app, Action& chosen) {
   add("--columns", q.columns, "its columns, contiguous in global memory");
   add("--tma-swizzle", q.tma_swizzle, "swizzle of the tensor map");
   add("--swizzle", q.swizzle, "swizzle of the descriptor");
-  add("--major", options->major, "k: columns are k; mn: columns are m or n")
-      ->check(CLI::IsMember({"k", "mn"}));
+  add("--major", options->major, "k: columns are k; mn: columns are m or n")->one_of({"k", "mn"});
   add("--lbo", q.leading_bytes, "leading byte offset");
   add("--sbo", q.stride_bytes, "stride byte offset");
   add("--instruction-mn", q.instruction_mn, "rows of m or n that an instruction reads");

@@ -125,8 +125,8 @@ int list_gpus(const std::string& wanted, bool json) {
 
 }  // namespace
 
-void add_list(CLI::App& app, Action& chosen) {
-  CLI::App* command = app.add_subcommand(
+void add_list(Subcommand& app, Action& chosen) {
+  Subcommand* command = app.add_subcommand(
       "list", "List the registered kernels, their sizes and tuning spaces; or all about one");
   auto json = std::make_shared<bool>(false), gpus = std::make_shared<bool>(false);
   auto gpu = std::make_shared<std::string>(), kernel = std::make_shared<std::string>();

@@ -5,7 +5,7 @@
 
 namespace imbrex::command {
 
-void add_tile_options(CLI::App& command, MatmulTile& tile, std::string& dtype) {
+void add_tile_options(Subcommand& command, MatmulTile& tile, std::string& dtype) {
   auto add = [&](const char* name, int64_t& value, const char* help) {
     command.add_option(name, value, help)->check(at_most(1 << 16))->capture_default_str();
   };

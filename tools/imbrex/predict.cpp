@@ -123,9 +123,9 @@ int predict(const Options& options) {
 
 }  // namespace
 
-void add_predict(CLI::App& app, Action& chosen) {
+void add_predict(Subcommand& app, Action& chosen) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  Subcommand* command = app.add_subcommand(
       "predict",
       "Predict a kernel's time on a chip, without its products: from a part of it where the rest repeats");
   options->choice.add_to(*command);
@@ -138,7 +138,7 @@ void add_predict(CLI::App& app, Action& chosen) {
       ->add_option("--ranks", options->ranks,
                    "of a collective, or a product fused with one, on so many GPUs of a server: all_reduce, "
                    "all_gather, reduce_scatter, all_gather_matmul, matmul_reduce_scatter, matmul_all_reduce")
-      ->check(CLI::Range(1, 16));
+      ->between(1, 16);
   command->add_option("--trace", options->trace,
                       "with --ranks: write CTA 0 and the links of every rank for Perfetto here");
   command->add_flag("--whole", options->whole, "replay all of it");

@@ -45,18 +45,18 @@ int run(const KernelChoice& choice, const std::string& output, const std::string
 
 }  // namespace
 
-void add_profile(CLI::App& app, Action& chosen) {
+void add_profile(Subcommand& app, Action& chosen) {
   struct Options {
     KernelChoice choice;
     std::string output, set = "detailed";
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("profile", "Run a kernel under ncu, NVIDIA's profiler");
+  Subcommand* command = app.add_subcommand("profile", "Run a kernel under ncu, NVIDIA's profiler");
   options->choice.add_to(*command);
   command->add_option("-o,--output", options->output,
                       "write ncu's report to this file instead of printing it");
   command->add_option("--set", options->set, "ncu's set of sections: basic, detailed, full")
-      ->check(CLI::IsMember({"basic", "detailed", "full"}))
+      ->one_of({"basic", "detailed", "full"})
       ->capture_default_str();
   command->footer(
       "The report points at the kernel's C++ lines. ncu locks the clock: compare its ratios, not its times.");

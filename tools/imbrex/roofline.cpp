@@ -122,9 +122,9 @@ int roofline_command(const RooflineOptions& options) {
 
 }  // namespace
 
-void add_roofline(CLI::App& app, Action& chosen) {
+void add_roofline(Subcommand& app, Action& chosen) {
   auto options = std::make_shared<RooflineOptions>();
-  CLI::App* command = app.add_subcommand(
+  Subcommand* command = app.add_subcommand(
       "roofline",
       "Where a kernel, or a matrix product cut into tiles, stands under a GPU's roofs at every memory level");
   options->choice.add_to(*command, KernelChoice::Need::kOptional);

@@ -243,7 +243,7 @@ void refuse_program(const std::string& name) {
                    fmt::format("a CUDA program is run by: imbrex run -- {}", name)});
 }
 
-int run(Options options, const CLI::App& command) {
+int run(Options options, const Subcommand& command) {
   refuse_program(options.choice.name());
   const RegisteredKernel& kernel = options.choice.kernel();
   Device device = Device::open(options.device, kernel.target, virtual_options(options, options.seed));
@@ -280,40 +280,40 @@ int run(Options options, const CLI::App& command) {
 
 }  // namespace
 
-void add_run(CLI::App& app, Action& chosen) {
+void add_run(Subcommand& app, Action& chosen) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("run", "Run a kernel and verify it against its float64 reference");
+  Subcommand* command = app.add_subcommand("run", "Run a kernel and verify it against its float64 reference");
   command->footer(
       "With --, another program: imbrex run [OPTIONS] -- PROGRAM ARGS runs any CUDA program on the virtual "
       "GPU; imbrex run --help --");
   options->choice.add_to(*command);
   command->add_option("--device", options->device, "auto: a CUDA GPU that fits, else the virtual GPU")
-      ->check(CLI::IsMember({"auto", "virtual", "cuda"}))
+      ->one_of({"auto", "virtual", "cuda"})
       ->capture_default_str();
-  CLI::Option* seed =
+  Option* seed =
       command->add_option("--seed", options->seed, "seed of the inputs and of the virtual GPU's schedule");
   command->add_option("--seeds", options->seeds, "run this many seeds, each another schedule")
-      ->check(CLI::Range(1, 1000000))
+      ->between(1, 1000000)
       ->excludes(seed);
   command->add_option("--checks", options->checks, "virtual GPU checkers: on or off (all: as on)")
-      ->check(CLI::IsMember({"on", "off", "all"}))
+      ->one_of({"on", "off", "all"})
       ->capture_default_str();
-  CLI::Option* practical = command->add_flag("--practical", options->practical,
-                                             "what libraries rely on is a note (docs/checkers.md)");
+  Option* practical = command->add_flag("--practical", options->practical,
+                                        "what libraries rely on is a note (docs/checkers.md)");
   command->add_flag("--strict")
       ->description("the default: hold the kernel to the letter of PTX")
       ->excludes(practical);
   command
       ->add_option("--math", options->math,
                    "virtual tensor cores: exact (the hardware's bits) or fast (fp32 SIMD)")
-      ->check(CLI::IsMember({"exact", "fast"}))
+      ->one_of({"exact", "fast"})
       ->capture_default_str();
   command->add_option("--sms", options->sms, "multiprocessors of the virtual GPU (0: as the real chip)")
-      ->check(CLI::Range(0, 100000));
+      ->between(0, 100000);
   command->add_option("--threads", options->threads, "host threads of the virtual GPU (0: one per core)")
-      ->check(CLI::Range(0, 1024));
+      ->between(0, 1024);
   command->add_option("--budget", options->budget, "warp instructions before a launch counts as endless")
-      ->check(CLI::NonNegativeNumber);
+      ->at_least_zero();
   command->add_flag("--no-prediction", options->no_prediction,
                     "do not predict the time on the chip (saves the time of recording)");
   command->add_flag("--stats", options->stats, "print what the launch cost");

@@ -219,24 +219,24 @@ int run(const Options& options, std::vector<std::string> words) {
   return report.found() > 0 || is_unchecked ? 1 : 0;
 }
 
-void add_options(CLI::App* command, const std::shared_ptr<Options>& options) {
+void add_options(Subcommand* command, const std::shared_ptr<Options>& options) {
   command->add_option("--gpu", options->gpu,
                       "the GPU that the program sees: h200 (unless given), h100, a100, b200");
-  command->add_option("--gpus", options->gpus, "how many of them")->check(CLI::Range(1, 16));
+  command->add_option("--gpus", options->gpus, "how many of them")->between(1, 16);
   command->add_option("--checks", options->checks, "on or off (all: as on)")
-      ->check(CLI::IsMember({"on", "off", "all"}))
+      ->one_of({"on", "off", "all"})
       ->capture_default_str();
-  CLI::Option* seed = command->add_option("--seed", options->seed, "seed of the schedule");
+  Option* seed = command->add_option("--seed", options->seed, "seed of the schedule");
   command
       ->add_option("--seeds", options->seeds, "run the program this many times, each with another schedule")
-      ->check(CLI::Range(1, 10000))
+      ->between(1, 10000)
       ->excludes(seed);
   command->add_option("--launches", options->launches,
                       "which launches are checked: first:3, every:10, 5-9, 7; the others run unchecked");
   command
       ->add_option("--ctas", options->ctas,
                    "run about so many CTAs of a larger grid, spread evenly; the results are incomplete then")
-      ->check(CLI::PositiveNumber);
+      ->positive();
   command
       ->add_option("--kernel", options->kernels,
                    "check kernels of this name only, with * and ?; may be repeated")
@@ -268,9 +268,9 @@ void add_options(CLI::App* command, const std::shared_ptr<Options>& options) {
 
 }  // namespace
 
-void add_run_program(CLI::App& app, Action& chosen, const std::vector<std::string>& program) {
+void add_run_program(Subcommand& app, Action& chosen, const std::vector<std::string>& program) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  Subcommand* command = app.add_subcommand(
       kRunProgram, "Run a CUDA program on the virtual GPU: imbrex run [OPTIONS] -- PROGRAM ARGS");
   command->group("");  // reached as `imbrex run ... -- PROGRAM`
   add_options(command, options);
@@ -279,17 +279,19 @@ void add_run_program(CLI::App& app, Action& chosen, const std::vector<std::strin
 
   auto checked = std::make_shared<Options>();
   checked->checks_tests = true;
-  CLI::App* check = app.add_subcommand("check",
-                                       "Run tests on the virtual GPU, each failing by what is found: imbrex "
-                                       "check [OPTIONS] TESTS [-- pytest ARGS]");
+  Subcommand* check =
+      app.add_subcommand("check",
+                         "Run tests on the virtual GPU, each failing by what is found: imbrex "
+                         "check [OPTIONS] TESTS [-- pytest ARGS]");
   check->add_option("TESTS", checked->tests, "files, folders and tests as pytest takes them");
   add_options(check, checked);
   check->get_option("--report")
       ->description(
           "junit, json, sarif or html writes imbrex.FORMAT, or a FILE as of `imbrex run`; may be repeated");
-  check->get_option("--report")->transform([](const std::string& name) -> std::string {
-    if (name == "junit") return "imbrex.junit.xml";
-    return name == "json" || name == "sarif" || name == "html" ? "imbrex." + name : name;
+  check->get_option("--report")->transform([](std::string& name) {
+    if (name == "junit") name = "imbrex.junit.xml";
+    if (name == "json" || name == "sarif" || name == "html") name = "imbrex." + name;
+    return std::string();
   });
   check->callback(
       [&chosen, checked, &program] { chosen = [checked, &program] { return run(*checked, program); }; });

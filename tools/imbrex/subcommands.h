@@ -2,7 +2,6 @@
 // The subcommands: each adds itself to the command line and, when chosen, stores what to do in `chosen`.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <map>
 #include <memory>
@@ -10,51 +9,52 @@
 #include <string>
 #include <vector>
 
+#include "command_line.h"
 #include "imbrex/runtime/registry.h"
 
 namespace imbrex::command {
 
 using Action = std::function<int()>;
 
-void add_bench(CLI::App& app, Action& chosen);
-void add_build(CLI::App& app, Action& chosen);
-void add_predict(CLI::App& app, Action& chosen);
-void add_profile(CLI::App& app, Action& chosen);
-void add_tune(CLI::App& app, Action& chosen);
-void add_worker(CLI::App& app, Action& chosen);
-void add_calibrate(CLI::App& app, Action& chosen);
-void add_cache(CLI::App& app, Action& chosen);
-void add_list(CLI::App& app, Action& chosen);
-void add_run(CLI::App& app, Action& chosen);
+void add_bench(Subcommand& app, Action& chosen);
+void add_build(Subcommand& app, Action& chosen);
+void add_predict(Subcommand& app, Action& chosen);
+void add_profile(Subcommand& app, Action& chosen);
+void add_tune(Subcommand& app, Action& chosen);
+void add_worker(Subcommand& app, Action& chosen);
+void add_calibrate(Subcommand& app, Action& chosen);
+void add_cache(Subcommand& app, Action& chosen);
+void add_list(Subcommand& app, Action& chosen);
+void add_run(Subcommand& app, Action& chosen);
 /// `imbrex run -- PROGRAM`: a subcommand of this name, which does not clash with a kernel's.
 inline constexpr const char* kRunProgram = "run-program";
-void add_run_program(CLI::App& app, Action& chosen, const std::vector<std::string>& program);
-void add_launch(CLI::App& app, Action& chosen, const std::vector<std::string>& program);
-void add_emit(CLI::App& app, Action& chosen);
-void add_exec(CLI::App& app, Action& chosen);
-void add_demo(CLI::App& app, Action& chosen);
-void add_tile(CLI::App& app, Action& chosen);
-void add_roofline(CLI::App& app, Action& chosen);
-void add_explain(CLI::App& app, Action& chosen);
-void add_explore(CLI::App& app, Action& chosen);
-void add_layout(CLI::App& app, Action& chosen);
-void add_banks(CLI::App& app, Action& chosen);
-void add_coalescing(CLI::App& app, Action& chosen);
-void add_trace(CLI::App& app, Action& chosen);
-void add_why(CLI::App& app, Action& chosen);
+void add_run_program(Subcommand& app, Action& chosen, const std::vector<std::string>& program);
+void add_launch(Subcommand& app, Action& chosen, const std::vector<std::string>& program);
+void add_emit(Subcommand& app, Action& chosen);
+void add_exec(Subcommand& app, Action& chosen);
+void add_demo(Subcommand& app, Action& chosen);
+void add_tile(Subcommand& app, Action& chosen);
+void add_roofline(Subcommand& app, Action& chosen);
+void add_explain(Subcommand& app, Action& chosen);
+void add_explore(Subcommand& app, Action& chosen);
+void add_layout(Subcommand& app, Action& chosen);
+void add_banks(Subcommand& app, Action& chosen);
+void add_coalescing(Subcommand& app, Action& chosen);
+void add_trace(Subcommand& app, Action& chosen);
+void add_why(Subcommand& app, Action& chosen);
 
 /// LaunchError when one of `options` was given, because it `belongs` elsewhere: "goes with --svg". To be
 /// called while the command line is alive, as actions are.
-void refuse_given(const CLI::App& command, std::initializer_list<const char*> options,
+void refuse_given(const Subcommand& command, std::initializer_list<const char*> options,
                   const std::string& belongs);
 /// For options: numbers up to `most`; what is too small is for others to say.
-CLI::Validator at_most(int64_t most);
+WordCheck at_most(int64_t most);
 
 /// KERNEL, its sizes as --NAME, and --config, shared by the subcommands that take a kernel.
 class KernelChoice {
  public:
   enum class Need { kRequired, kOptional };
-  void add_to(CLI::App& command, Need need = Need::kRequired);
+  void add_to(Subcommand& command, Need need = Need::kRequired);
 
   /// Whether a kernel was named, where that is optional.
   bool is_given() const { return !name_.empty(); }

@@ -220,11 +220,11 @@ int kernel_tiles(const TileOptions& options) {
 
 }  // namespace
 
-void add_tile(CLI::App& app, Action& chosen) {
+void add_tile(Subcommand& app, Action& chosen) {
   auto options = std::make_shared<TileOptions>();
-  CLI::App* command = app.add_subcommand("tile",
-                                         "Does a tile fit: what a kernel's configurations, or a tile typed "
-                                         "in, take of an SM, and the occupancy");
+  Subcommand* command = app.add_subcommand("tile",
+                                           "Does a tile fit: what a kernel's configurations, or a tile typed "
+                                           "in, take of an SM, and the occupancy");
   options->choice.add_to(*command, KernelChoice::Need::kOptional);
   command->add_flag("--all", options->all, "with KERNEL: its whole tuning space");
   command->add_flag("--ptxas", options->ptxas,

@@ -81,9 +81,9 @@ int trace(const Options& options) {
 
 }  // namespace
 
-void add_trace(CLI::App& app, Action& chosen) {
+void add_trace(Subcommand& app, Action& chosen) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  Subcommand* command = app.add_subcommand(
       "trace", "Predict a kernel's timeline on the chip: warps, TMA, tensor core, barriers");
   options->choice.add_to(*command);
   options->gpu.add_to(*command);
@@ -92,11 +92,10 @@ void add_trace(CLI::App& app, Action& chosen) {
   command->add_option("--cta", options->cta, "draw this CTA and those of its cluster")->capture_default_str();
   GpuChoice::add_sms_to(*command, options->sms);
   command->add_option("--clock", options->clock, "clock of the multiprocessors in GHz (0: the chip's)")
-      ->check(CLI::Range(0.0, 100.0));
-  command->add_option("--from", options->picture.begin, "first cycle of the picture")
-      ->check(CLI::NonNegativeNumber);
+      ->between(0.0, 100.0);
+  command->add_option("--from", options->picture.begin, "first cycle of the picture")->at_least_zero();
   command->add_option("--to", options->picture.end, "last cycle of the picture (0: the end)")
-      ->check(CLI::NonNegativeNumber);
+      ->at_least_zero();
   command->add_flag("--no-barriers", options->no_barriers, "leave the barriers out of the picture");
   command->callback([&chosen, command, options] {
     chosen = [command, options] {

@@ -37,8 +37,8 @@ void show_progress(const std::string& phase, size_t done, size_t total) {
 }
 
 /// "all" as 0, which is no number of GPUs by itself.
-CLI::Validator number_of_gpus() {
-  const auto read = [](std::string& text) -> std::string {
+WordCheck number_of_gpus() {
+  return [](std::string& text) -> std::string {
     if (text == "all") {
       text = "0";
       return "";
@@ -49,7 +49,6 @@ CLI::Validator number_of_gpus() {
     const bool is_number = error == std::errc() && read_to == end && number >= 1 && number <= 1024;
     return is_number ? "" : fmt::format("'{}' is no number of GPUs: give 1 to 1024, or all", text);
   };
-  return CLI::Validator(read, "");
 }
 
 std::string sizes_text(const TuneResult& result) {
@@ -214,12 +213,12 @@ int run(Options options) {
 
 }  // namespace
 
-void add_tune(CLI::App& app, Action& chosen) {
+void add_tune(Subcommand& app, Action& chosen) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("tune", "Find a kernel's fastest configuration for its sizes");
+  Subcommand* command = app.add_subcommand("tune", "Find a kernel's fastest configuration for its sizes");
   options->choice.add_to(*command);
   command->add_option("--device", options->tune.device, "auto: a CUDA GPU that fits, else the virtual GPU")
-      ->check(CLI::IsMember({"auto", "virtual", "cuda"}))
+      ->one_of({"auto", "virtual", "cuda"})
       ->capture_default_str();
   options->gpu.add_to(*command);
   command
@@ -229,14 +228,13 @@ void add_tune(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   command->add_option("--seed", options->tune.seed, "seed of the inputs");
   command->add_option("--timeout", options->tune.timeout_s, "seconds after which a candidate counts as hung")
-      ->check(CLI::Range(0.05, 3600.0))
+      ->between(0.05, 3600.0)
       ->capture_default_str();
-  command->add_option("--jobs", options->tune.jobs, "assemblers at once (0: one per core)")
-      ->check(CLI::Range(0, 1024));
+  command->add_option("--jobs", options->tune.jobs, "assemblers at once (0: one per core)")->between(0, 1024);
   command
       ->add_option("--measure-best", options->tune.measure_best,
                    "on a CUDA GPU: predict all, and measure only this many of the best (0: all)")
-      ->check(CLI::Range(0, 1000000));
+      ->between(0, 1000000);
   command->add_flag("--again", options->tune.again, "measure again what was measured before");
   command->add_flag("--all", options->all, "print every candidate");
   command->add_flag("--json", options->json, "print JSON");
@@ -247,7 +245,7 @@ void add_tune(CLI::App& app, Action& chosen) {
   command->callback([&chosen, options] { chosen = [options] { return run(*options); }; });
 }
 
-void add_worker(CLI::App& app, Action& chosen) {
+void add_worker(Subcommand& app, Action& chosen) {
   app.add_subcommand("worker", "Runs candidates for `imbrex tune`; not for people")
       ->group("")  // not in --help
       ->callback([&chosen] { chosen = tune_worker_main; });

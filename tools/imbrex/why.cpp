@@ -130,18 +130,18 @@ int why(const Options& options) {
 
 }  // namespace
 
-void add_why(CLI::App& app, Action& chosen) {
+void add_why(Subcommand& app, Action& chosen) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
+  Subcommand* command = app.add_subcommand(
       "why",
       "Explain what limits a kernel on the chip: the critical path, who waits for what, what would help");
   options->choice.add_to(*command);
   options->gpu.add_to(*command);
   GpuChoice::add_sms_to(*command, options->sms);
   command->add_option("--clock", options->clock, "clock of the multiprocessors in GHz (0: the chip's)")
-      ->check(CLI::Range(0.0, 100.0));
+      ->between(0.0, 100.0);
   command->add_option("--seconds", options->seconds, "time for trying neighbours in the tuning space")
-      ->check(CLI::Range(0.0, 86400.0))
+      ->between(0.0, 86400.0)
       ->capture_default_str();
   command->add_flag("--no-trials", options->no_trials, "try none of the neighbours");
   command->add_option("--svg", options->svg, "draw the critical path into this file");
