@@ -27,7 +27,7 @@ if(IMBREX_CUDA_HOST)  # in a folder of their own, so that no program meets them 
 endif()
 
 # Machine code of the products, where ptxas is there: first calls then compile nothing (docs/tuning.md). It takes minutes
-# of CPU time; IMBREX_SHIP_CODE=OFF in the environment leaves it out.
+# of CPU time; IMBREX_SHIP_CODE in the environment is OFF, or how the names begin of those that are wanted.
 if(NOT CMAKE_CROSSCOMPILING)
   install(CODE "
     find_program(ptxas ptxas HINTS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
@@ -35,8 +35,12 @@ if(NOT CMAKE_CROSSCOMPILING)
       message(STATUS \"No ptxas: ${CMAKE_INSTALL_DATADIR}/imbrex/code stays empty\")
     elseif(NOT \"\$ENV{IMBREX_SHIP_CODE}\" STREQUAL \"OFF\")
       message(STATUS \"Assembling the products of the kernel library: some minutes, or IMBREX_SHIP_CODE=OFF in the environment\")
+      set(only)
+      if(DEFINED ENV{IMBREX_SHIP_CODE})
+        set(only --only \"\$ENV{IMBREX_SHIP_CODE}\")
+      endif()
       execute_process(COMMAND \"$<TARGET_FILE:imbrex_tool>\" cache fill
-        \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/imbrex/code\" COMMAND_ERROR_IS_FATAL ANY)
+        \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}/imbrex/code\" \${only} COMMAND_ERROR_IS_FATAL ANY)
     endif()" COMPONENT runtime)
 endif()
 
