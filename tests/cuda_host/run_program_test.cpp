@@ -40,6 +40,8 @@ TEST(RunProgram, ASignalThatEndsTheProgramIsNamed) {
   const Ran ran = run(kImbrex + " run -- sh -c 'kill -9 $$'");
   EXPECT_EQ(ran.exit_code, 128 + SIGKILL);
   EXPECT_THAT(ran.output, HasSubstr("the program was ended by signal 9 (Killed)"));
+  EXPECT_THAT(ran.output, HasSubstr("not how many launches there were"));
+  EXPECT_THAT(ran.output, Not(HasSubstr("no kernel was launched")));
   EXPECT_THAT(ran.output, HasSubstr("want of memory"));
 }
 

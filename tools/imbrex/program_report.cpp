@@ -172,7 +172,12 @@ void ProgramReport::print() const {
   for (const auto& [function, calls] : stand_ins)
     fmt::print(stderr, "  {} calls of {} were answered by the host (--with-blas): no kernel of theirs ran\n",
                calls, function);
-  if (processes == 0)
+  constexpr int kSignals = 128;
+  if (std::ranges::any_of(runs, [](const ProgramRun& run) { return run.exit_code > kSignals; }))
+    fmt::print(
+        stderr,
+        "  a process that a signal ends tells what was found until then, not how many launches there were\n");
+  else if (processes == 0)
     fmt::print(
         stderr,
         "  no kernel was launched through libcuda.so.1: does the program use CUDA, and find it first?\n");
