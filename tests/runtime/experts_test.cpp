@@ -62,26 +62,41 @@ struct Choices {
   }
 };
 
-/// Calls with other choices each, by ranks with different numbers of tokens; `factor(expert)` is what the experts do.
-void check_scaled(const Ranks& where, const ExpertSizes& sizes, uint64_t seed, int calls = 2) {
+/// Calls with other choices each, by ranks with different numbers of tokens; by a captured graph, if asked for.
+void check_scaled(const Ranks& where, const ExpertSizes& sizes, uint64_t seed, bool by_graph = false) {
   SCOPED_TRACE(::testing::Message() << where.count() << " ranks, seed " << seed);
   run_ranks(where, [&](Communicator& ranks) {
     const Device& device = ranks.device();
     ExpertExchange exchange(ranks, sizes, 3);
     const int per_rank = sizes.experts / ranks.size();
     Kernel<ScaleByExpert> scale({}, device);
-    for (int call = 0; call < calls; ++call) {
+    const Stream stream = Stream::create(device);
+    for (int call = 0; call < 2; ++call) {
       const int64_t tokens = std::max<int64_t>(sizes.tokens - (ranks.rank() + call) % 3, 1);
       const Choices choices(sizes, tokens, 1 + seed * 1000 + static_cast<uint64_t>(call * 32 + ranks.rank()));
       const DeviceTensor x = DeviceTensor::from_host(device, choices.x),
                          chosen = DeviceTensor::from_host(device, choices.chosen),
-                         weights = DeviceTensor::from_host(device, choices.weights),
-                         y = DeviceTensor::empty(device, sizes.dtype, {tokens, sizes.width});
-      exchange.dispatch(x, chosen).expect_clean();
-      scale(per_rank, static_cast<int>(sizes.width), exchange.rows().shape()[0], ranks.rank() * per_rank,
-            sizes.dtype, exchange.rows(), exchange.first_row(), exchange.results())
-          .expect_clean();
-      exchange.combine(weights, y).expect_clean();
+                         weights = DeviceTensor::from_host(device, choices.weights);
+      DeviceTensor y = DeviceTensor::empty(device, sizes.dtype, {tokens, sizes.width});
+      const auto with_scale = [&](const auto& body) {
+        return body(per_rank, static_cast<int>(sizes.width), exchange.rows().shape()[0],
+                    ranks.rank() * per_rank, sizes.dtype, exchange.rows(), exchange.first_row(),
+                    exchange.results());
+      };
+      const auto layer = [&] {
+        exchange.dispatch(x, chosen, stream).expect_clean();
+        with_scale([&](const auto&... arguments) { scale.on(stream)(arguments...).expect_clean(); });
+        exchange.combine(weights, y, stream).expect_clean();
+      };
+      y.fill(0xFF, stream);
+      if (by_graph) {
+        with_scale([&](const auto&... arguments) { scale.prepare(arguments...); });
+        const Graph graph = Graph::capture(stream, layer);
+        for (int replay = 0; replay < 2; ++replay) graph.launch(stream).expect_clean();
+      } else {
+        layer();
+      }
+      ranks.synchronize(stream);
       const HostTensor got = y.to_host();
       for (int64_t token = 0; token < tokens; ++token)
         for (int64_t column = 0; column < sizes.width; ++column) {
@@ -106,6 +121,10 @@ TEST(Experts, RowsComeToTheirExpertsAndBack) {
     check_scaled(node(ranks, 1), {.tokens = 13, .width = 72, .experts = 2 * ranks, .chosen = 2}, 1);
   check_scaled(node(2, 2), {.tokens = 1, .width = 1, .experts = 2, .chosen = 1, .dtype = float32}, 2);
   check_scaled(node(2, 3), {.tokens = 37, .width = 200, .experts = 6, .chosen = 5, .dtype = float16}, 3);
+}
+
+TEST(Experts, AreCapturedIntoGraphsByTheirFirstCalls) {
+  check_scaled(node(2, 4), {.tokens = 7, .width = 40, .experts = 4, .chosen = 2}, 4, true);
 }
 
 TEST(Experts, AreCleanUnderManySeeds) {

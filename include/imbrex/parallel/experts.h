@@ -191,7 +191,8 @@ class ExpertExchange {
  public:
   /// At most `ctas` of each rank carry rows; a GPU must hold them, and as many as there are experts, at once. LaunchError
   /// where the ranks do not divide the experts. Memory on each rank: twice rows() (which has room for all choices of all
-  /// ranks).
+  /// ranks). The kernels are compiled and loaded here: a GPU loads nothing while one of them waits for a rank, and calls can be
+  /// captured into graphs.
   ExpertExchange(Communicator ranks, const ExpertSizes& sizes, int ctas = 128,
                  SourceLocation where = SourceLocation::current());
 
@@ -229,6 +230,31 @@ class ExpertExchange {
   }
   /// CTAs that carry, the same on all ranks.
   int64_t ctas() const { return std::clamp<int64_t>(sizes_.tokens, 1, ctas_); }
+  // body(kernel, arguments...) of each kernel, for a launch or to prepare one.
+  template <class Tensor, class Body>
+  auto with_count(int64_t choices, const Tensor& chosen, const Body& body) {
+    return body(count_, choices, sizes_.experts, ranks_.size(), rows_.rank_stride_bytes(), ranks_.rank(),
+                chosen, counts_.all().address(), count_signals_.all().address(), count_calls_);
+  }
+  template <class Tensor, class Body>
+  auto with_place(int64_t choices, const Tensor& chosen, const Body& body) {
+    return body(place_, choices, sizes_.experts, ranks_.size(), room_, ranks_.rank(), chosen, counts_.mine(),
+                places_, first_row_);
+  }
+  template <class Tensor, class Body>
+  auto with_send(int64_t tokens, const Tensor& x, const Tensor& chosen, const Body& body) {
+    return body(send_, tokens, sizes_.chosen, static_cast<int>(sizes_.width), sizes_.experts, ctas(), ctas_,
+                room_, ranks_.size(), rows_.rank_stride_bytes(), ranks_.rank(), sizes_.dtype, x, chosen,
+                places_, rows_.all().address(), send_signals_.all().address(), send_calls_);
+  }
+  template <class Tensor, class Body>
+  auto with_combine(int64_t tokens, const Tensor& chosen, const Tensor& weights, const Tensor& y,
+                    const Body& body) {
+    return body(combine_, tokens, sizes_.chosen, static_cast<int>(sizes_.width), sizes_.experts, ctas(),
+                ctas_, room_, ranks_.size(), results_.rank_stride_bytes(), ranks_.rank(), sizes_.dtype,
+                results_.all().address(), chosen, places_, weights, y, combine_signals_.all().address(),
+                combine_calls_);
+  }
   /// Findings of several launches as those of one.
   static void add(LaunchReport& all, LaunchReport next) {
     all.is_virtual = next.is_virtual;
@@ -277,6 +303,12 @@ inline ExpertExchange::ExpertExchange(Communicator ranks, const ExpertSizes& siz
   count_calls_ = zeros_of(sizes.experts);
   send_calls_ = zeros_of(ctas);
   combine_calls_ = zeros_of(ctas);
+  const auto compile = [](auto& kernel, const auto&... arguments) { kernel.prepare(arguments...); };
+  const uint64_t any = places_.address();  // nothing of the calls' tensors is compiled in
+  with_count(1, any, compile);
+  with_place(1, any, compile);
+  with_send(1, any, any, compile);
+  with_combine(1, any, any, any, compile);
 }
 
 inline LaunchReport ExpertExchange::dispatch(const DeviceTensor& x, const DeviceTensor& chosen,
@@ -289,17 +321,14 @@ inline LaunchReport ExpertExchange::dispatch(const DeviceTensor& x, const Device
             chosen.is_dense(),
         "chosen is int32 [tokens, chosen], and dense", where);
   chosen_ = chosen;
-  const int size = ranks_.size(), rank = ranks_.rank();
-  const int64_t choices = tokens * sizes_.chosen, stride = rows_.rank_stride_bytes();
+  const auto launch = [&](auto& kernel, const auto&... arguments) {
+    return kernel.on(stream, where)(arguments...);
+  };
   LaunchReport all;
   all.virtual_report.completed = true;
-  add(all, count_.on(stream, where)(choices, sizes_.experts, size, stride, rank, chosen,
-                                    counts_.all().address(), count_signals_.all().address(), count_calls_));
-  add(all, place_.on(stream, where)(choices, sizes_.experts, size, room_, rank, chosen, counts_.mine(),
-                                    places_, first_row_));
-  add(all, send_.on(stream, where)(tokens, sizes_.chosen, static_cast<int>(sizes_.width), sizes_.experts,
-                                   ctas(), ctas_, room_, size, stride, rank, sizes_.dtype, x, chosen, places_,
-                                   rows_.all().address(), send_signals_.all().address(), send_calls_));
+  add(all, with_count(tokens * sizes_.chosen, chosen, launch));
+  add(all, with_place(tokens * sizes_.chosen, chosen, launch));
+  add(all, with_send(tokens, x, chosen, launch));
   return all;
 }
 
@@ -311,10 +340,9 @@ inline LaunchReport ExpertExchange::combine(const DeviceTensor& weights, const D
         "weights are float32 [tokens, chosen], and dense", where);
   check(y.dtype() == sizes_.dtype && y.shape() == std::vector<int64_t>{tokens, sizes_.width} && y.is_dense(),
         "y is [tokens, width] of the type that the exchange was made for, and dense", where);
-  return combine_.on(stream, where)(tokens, sizes_.chosen, static_cast<int>(sizes_.width), sizes_.experts,
-                                    ctas(), ctas_, room_, ranks_.size(), results_.rank_stride_bytes(),
-                                    ranks_.rank(), sizes_.dtype, results_.all().address(), chosen_, places_,
-                                    weights, y, combine_signals_.all().address(), combine_calls_);
+  return with_combine(tokens, chosen_, weights, y, [&](auto& kernel, const auto&... arguments) {
+    return kernel.on(stream, where)(arguments...);
+  });
 }
 
 }  // namespace imbrex::parallel
