@@ -62,6 +62,15 @@ constexpr BenchCase kCases[] = {{Kind::kGather, 8192, 8192, 8192},   {Kind::kGat
                                 {Kind::kReduce, 64, 8192, 28672},    {Kind::kReduce, 1024, 8192, 28672},
                                 {Kind::kReduce, 8192, 8192, 28672}};
 
+/// The case with sizes that so many ranks divide.
+BenchCase dealt_out(BenchCase c, int ranks) {
+  const auto multiple = [](int64_t size, int64_t unit) { return std::max(size - size % unit, unit); };
+  c.m = multiple(c.m, ranks);
+  int64_t& shared = c.kind == Kind::kGather ? c.n : c.k;
+  shared = multiple(shared, int64_t{8} * ranks);  // rows begin at multiples of 16 bytes
+  return c;
+}
+
 MatmulChoice tile(int m, int n, int stages, int consumers, int cluster_m, int cluster_n,
                   bool swap_ab = false) {
   MatmulChoice choice;
@@ -145,18 +154,26 @@ class Case {
   void multiply(int i, const Stream& stream) const {
     matmul(multiplied(), b(i), product_, {.stream = stream});
   }
-  MatmulChoice chosen() const {
-    return gathers_ ? gathered_->choose(c_.m, n_, k_) : scattered_->choose(c_.m, n_, k_);
+  Carrier carrier() const {
+    return gathers_ ? gathered_->carrier(chosen(Carrier::kKernel), c_.m, n_, k_)
+                    : scattered_->carrier(c_.m, n_, k_);
+  }
+  MatmulChoice chosen(Carrier carrier) const {
+    return gathers_ ? gathered_->choose(c_.m, n_, k_) : scattered_->choose(c_.m, n_, k_, carrier);
+  }
+  bool can_copy(const MatmulChoice& choice) const {
+    return !gathers_ || cdiv(c_.m, ranks_.size()) % choice.block_m == 0;
   }
   std::string chosen_alone() const { return matmul_choice(c_.m, n_, k_, ranks_.device().multiprocessors()); }
   /// The fused kernel with these tiles.
-  void fused(Until until, const MatmulChoice& choice, int64_t chunk_k, int i, const Stream& stream) {
+  void fused(Until until, const MatmulChoice& choice, Carrier carrier, int64_t chunk_k, int i,
+             const Stream& stream) {
     const FusedOptions options{.bias = {}, .stream = stream};
     const SourceLocation where = SourceLocation::current();
     if (gathers_)
-      gathered_->run(until, choice, a_, b(i), out_, options, where, chunk_k);
+      gathered_->run(until, choice, a_, b(i), out_, options, where, carrier, chunk_k);
     else
-      scattered_->run(until, choice, a_, b(i), out_, options, where, y_of_all());
+      scattered_->run(until, choice, a_, b(i), out_, options, where, carrier, y_of_all());
   }
   /// The product and a collective one after the other.
   void apart(Until until, int i, const Stream& stream) {
@@ -271,17 +288,19 @@ void time_candidates(Communicator& ranks, Case& one, const BenchCase& c, const R
         "apart", [&](int i, const Stream& s) { one.apart(Until::kCompiled, i, s); },
         [&](int i, const Stream& s) { one.apart(Until::kLaunched, i, s); });
   const std::vector<int64_t> chunks_of_many_rows{0, 512, 2048, 8192}, chunks_of_few_rows{0, 128, 512};
-  std::vector<MatmulChoice> choices = candidates(c);
-  choices.insert(choices.begin(), one.chosen());
-  for (const MatmulChoice& choice : choices)
-    for (const int64_t chunk_k : c.m >= 4096 ? chunks_of_many_rows : chunks_of_few_rows) {
-      if (chunk_k != 0 && (c.kind != Kind::kGather || &choice != &choices[0])) continue;
-      time(
-          fmt::format("fused, {}{}", choice.text(),
-                      chunk_k == 0 ? "" : fmt::format(", carried by {} of k", chunk_k)),
-          [&](int i, const Stream& s) { one.fused(Until::kCompiled, choice, chunk_k, i, s); },
-          [&](int i, const Stream& s) { one.fused(Until::kLaunched, choice, chunk_k, i, s); });
-    }
+  const auto time_fused = [&](const MatmulChoice& choice, Carrier carrier, int64_t chunk_k) {
+    time(
+        fmt::format("fused, {}{}{}", choice.text(),
+                    carrier == Carrier::kCopyEngines ? ", by copy engines" : "",
+                    chunk_k == 0 ? "" : fmt::format(", carried by {} of k", chunk_k)),
+        [&](int i, const Stream& s) { one.fused(Until::kCompiled, choice, carrier, chunk_k, i, s); },
+        [&](int i, const Stream& s) { one.fused(Until::kLaunched, choice, carrier, chunk_k, i, s); });
+  };
+  const MatmulChoice chosen = one.chosen(Carrier::kKernel), chosen_apart = one.chosen(Carrier::kCopyEngines);
+  if (one.can_copy(chosen_apart)) time_fused(chosen_apart, Carrier::kCopyEngines, 0);
+  for (const int64_t chunk_k : c.m >= 4096 ? chunks_of_many_rows : chunks_of_few_rows)
+    if (chunk_k == 0 || c.kind == Kind::kGather) time_fused(chosen, Carrier::kKernel, chunk_k);
+  for (const MatmulChoice& choice : candidates(c)) time_fused(choice, Carrier::kKernel, 0);
 }
 
 /// Ours over one after the other; 0 where there is no rival.
@@ -325,7 +344,9 @@ double run_case(Communicator& ranks, const Numbers& numbers, const NcclRival& nc
     fmt::print("| {}, {} x {} x {} | {:.1f} | {} |{}\n", kNames[static_cast<int>(c.kind)], c.m, c.n, c.k,
                t[0], why_not, worst > 1 ? " WRONG" : "");
   if (tells && arguments.has_candidates)
-    fmt::print("   error {:.2f} of what is allowed; imbrex::matmul by {}\n", worst, one.chosen_alone());
+    fmt::print("   error {:.2f} of what is allowed; {}; imbrex::matmul by {}\n", worst,
+               one.carrier() == Carrier::kCopyEngines ? "copy engines" : "the kernel carries",
+               one.chosen_alone());
   std::fflush(stdout);
   if (arguments.has_candidates) time_candidates(ranks, one, c, timing);
   return has_rival ? t[2] / t[0] : 0;
@@ -381,9 +402,9 @@ int main(int argc, char** argv) try {
       if (i < arguments.first || i > arguments.last) continue;
       const double passed = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
       if (std::stod(ranks.gather(fmt::format("{}", passed))[0]) > arguments.seconds) break;
-      const double ratio = run_case(ranks, numbers, nccl, arguments,
-                                    {kCases[i].kind, place.size(kCases[i].m, 16), place.size(kCases[i].n, 32),
-                                     place.size(kCases[i].k, 32)});
+      const BenchCase c{kCases[i].kind, place.size(kCases[i].m, 16), place.size(kCases[i].n, 32),
+                        place.size(kCases[i].k, 32)};
+      const double ratio = run_case(ranks, numbers, nccl, arguments, dealt_out(c, ranks.size()));
       if (ratio == 0) continue;
       logs += std::log(ratio), ++rows, least = std::min(least, ratio);
     }

@@ -81,6 +81,11 @@ def main():
             break
         calls = 6 if m >= 4096 else 24
         gathers = kind == "AG"
+        m -= m % ranks  # sizes that the ranks divide, as bench_parallel_matmul takes them
+        if gathers:
+            n -= n % (8 * ranks)
+        else:
+            k -= k % (8 * ranks)
         n_own, k_own = (n // ranks, k) if gathers else (n, k // ranks)
         weights = [torch.randn(n_own, k_own, **make) for _ in range(COPIES)]
         x = torch.randn(m // ranks if gathers else m, k_own, **make)

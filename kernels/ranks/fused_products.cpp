@@ -118,6 +118,11 @@ LaunchReport launch(Ready& kernel, Until until, const Stream& stream, const Argu
   return {};
 }
 
+/// Of several launches those that found something, or the last.
+void add(LaunchReport& all, LaunchReport next) {
+  if (all.clean()) all = std::move(next);
+}
+
 /// The same of a small collective of rows of n elements, from x to y.
 LaunchReport launch(SmallCollectiveCall& small, Communicator& ranks, Until until, const Stream& stream,
                     DataType dtype, int64_t n, uint64_t x, uint64_t y, SourceLocation where) {
@@ -139,7 +144,7 @@ FusedProduct::FusedProduct(Communicator ranks, int64_t parts, SourceLocation whe
     : ranks_(std::move(ranks)),
       most_parts_(parts),
       signals_(ranks_.signals(ranks_.size() * (parts + 1), where)),
-      progress_(DeviceTensor::from_host(ranks_.device(), HostTensor(int32, {2}))) {}
+      progress_(DeviceTensor::from_host(ranks_.device(), HostTensor(int32, {3}))) {}
 
 kernels::RankSignalsArguments FusedProduct::signals_for(int64_t parts, SourceLocation where) const {
   if (parts > most_parts_)
@@ -167,11 +172,22 @@ GatheredProduct::GatheredProduct(Communicator ranks, const FusedSizes& largest, 
       rows_(
           ranks_.symmetric(largest.dtype, {cdiv(largest.m, ranks.size()) * ranks.size(), largest.k}, where)),
       gather_(ranks_, where),
-      small_gather_(ranks_, SmallCollective::kAllGather, Apart<AllGatherKernel<true>>::kCtas) {}
+      small_gather_(ranks_, SmallCollective::kAllGather, Apart<AllGatherKernel<true>>::kCtas),
+      copies_(ranks_) {}
 
 MatmulChoice GatheredProduct::choose(int64_t m, int64_t n, int64_t k) const {
   constexpr int64_t kPiece = 16 << 10;
   return choose_tiles(m, n, k, ranks_.device().multiprocessors(), 1, kPiece);
+}
+
+Carrier GatheredProduct::carrier(const MatmulChoice& choice, int64_t m, int64_t n, int64_t k) const {
+  const int64_t each = cdiv(m, ranks_.size()), tiles = each / choice.block_m * cdiv(n, choice.block_n);
+  const auto elements = static_cast<double>(each * k);
+  return ranks_.size() > 1 && each % choice.block_m == 0 &&
+                 are_copies_hidden(ranks_.device(), 2 * elements, 2 * elements * static_cast<double>(n),
+                                   tiles)
+             ? Carrier::kCopyEngines
+             : Carrier::kKernel;
 }
 
 void GatheredProduct::check(const DeviceTensor& x, const DeviceTensor& b, const DeviceTensor& c,
@@ -249,7 +265,7 @@ LaunchReport GatheredProduct::run_by_nccl(Until until, const DeviceTensor& x, co
 
 LaunchReport GatheredProduct::run(Until until, const MatmulChoice& choice, const DeviceTensor& x,
                                   const DeviceTensor& b, const DeviceTensor& c, const FusedOptions& options,
-                                  SourceLocation where, int64_t chunk_k) {
+                                  SourceLocation where, Carrier carrier, int64_t chunk_k) {
   const CallerLine caller(where);
   check(x, b, c, options, where);
   const int64_t m = c.shape()[0], n = c.shape()[1], k = x.shape()[1];
@@ -271,10 +287,24 @@ LaunchReport GatheredProduct::run(Until until, const MatmulChoice& choice, const
   // A rank without rows passes an address that nobody reads.
   const uint64_t own = mine.count > 0 ? x.address() : rows_.mine().address();
   const uint64_t place = rows_.all().address() + static_cast<uint64_t>(mine.count > 0 ? offset : 0);
-  return launch(ready.kernel, until, options.stream,
-                kernels::product_sizes(ready.tiles, m, n, k, choice.ctas), x.dtype(), rows_.mine().address(),
-                b.address(), c.address(), signals_for(GatheredRows::parts(each, k, chunk_k), where), own,
-                place, each, chunk_k, keeps_own, StepArguments(options, c));
+  const kernels::RankSignalsArguments signals = signals_for(GatheredRows::parts(each, k, chunk_k), where);
+  const bool is_copied = carrier == Carrier::kCopyEngines;
+  LaunchReport report;
+  if (is_copied) {
+    if (keeps_own) throw InternalError("copies of rows, and tiles with rows of two ranks");
+    report = copies_.begin(until, signals, options.stream);
+    copies_.fork(until, options.stream);
+    for (int distance = 1; distance < ranks_.size(); ++distance)  // those first that want them first
+      add(report,
+          copies_.copy(until, signals, x.dtype(), mine.count * k, {own}, {place},
+                       (ranks_.rank() + ranks_.size() - distance) % ranks_.size(), 0, options.stream, where));
+  }
+  add(report,
+      launch(ready.kernel, until, options.stream, kernels::product_sizes(ready.tiles, m, n, k, choice.ctas),
+             x.dtype(), rows_.mine().address(), b.address(), c.address(), signals, own, place, each, chunk_k,
+             keeps_own, is_copied, StepArguments(options, c)));
+  if (is_copied) copies_.join(until, options.stream);
+  return report;
 }
 
 // ---- matmul + reduce-scatter
@@ -288,11 +318,32 @@ ScatteredProduct::ScatteredProduct(Communicator ranks, const FusedSizes& largest
       small_scatter_(ranks_, SmallCollective::kReduceScatter, Apart<OneShotAllReduce<true>>::kCtas),
       partials_(
           ranks_.symmetric(largest.dtype, {ranks_.size(), cdiv(largest.m, ranks_.size()), largest.n}, where)),
+      copies_(ranks_),
       nowhere_(ranks_.symmetric(largest.dtype, {ranks_.size(), largest.n}, where)),
       steps_({}, ranks_.device()) {}
 
-MatmulChoice ScatteredProduct::choose(int64_t m, int64_t n, int64_t k) const {
-  return choose_tiles(cdiv(m, ranks_.size()), n, k, ranks_.device().multiprocessors(), ranks_.size(), 0);
+MatmulChoice ScatteredProduct::choose(int64_t m, int64_t n, int64_t k, Carrier carrier) const {
+  return choose_tiles(cdiv(m, ranks_.size()), n, k, ranks_.device().multiprocessors(),
+                      carrier == Carrier::kKernel ? ranks_.size() : 1, 0);
+}
+
+Carrier ScatteredProduct::carrier(int64_t m, int64_t n, int64_t k) const {
+  const MatmulChoice choice = choose(m, n, k, Carrier::kCopyEngines);
+  const int64_t each = cdiv(m, ranks_.size()), tiles = cdiv(each, choice.block_m) * cdiv(n, choice.block_n);
+  const auto elements = static_cast<double>(each * n);
+  return ranks_.size() > 1 && are_copies_hidden(ranks_.device(), 2 * elements,
+                                                2 * elements * static_cast<double>(k), tiles)
+             ? Carrier::kCopyEngines
+             : Carrier::kKernel;
+}
+
+int64_t ScatteredProduct::rows_of_piece(const MatmulChoice& choice, int64_t each, int64_t n) const {
+  const int64_t tile = choice.cluster_m * choice.block_m, rows = cdiv(each, tile),
+                columns = cdiv(n, choice.cluster_n * choice.block_n);
+  // Two pieces where either keeps all multiprocessors busy: the first has come when the first of the own rows are multiplied.
+  const bool are_two = rows / 2 * columns * choice.cluster_m * choice.cluster_n * 10 >=
+                       ranks_.device().multiprocessors() * int64_t{9};
+  return (are_two ? cdiv(rows, 2) : rows) * tile;
 }
 
 void ScatteredProduct::check(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& y,
@@ -390,7 +441,7 @@ LaunchReport ScatteredProduct::run_by_nccl(Until until, const DeviceTensor& a, c
 
 LaunchReport ScatteredProduct::run(Until until, const MatmulChoice& choice, const DeviceTensor& a,
                                    const DeviceTensor& b, const DeviceTensor& y, const FusedOptions& options,
-                                   SourceLocation where, const SymmetricTensor* all) {
+                                   SourceLocation where, Carrier carrier, const SymmetricTensor* all) {
   const CallerLine caller(where);
   check(a, b, y, options, all != nullptr, where);
   const int64_t m = a.shape()[0], n = y.shape()[1], k = a.shape()[1];
@@ -406,11 +457,36 @@ LaunchReport ScatteredProduct::run(Until until, const MatmulChoice& choice, cons
       nowhere_.all().address() + static_cast<uint64_t>(ranks_.rank() * largest_.n * y.dtype().bytes());
   if (all != nullptr && has_rows)
     to_all = all->all().address() + static_cast<uint64_t>(mine.first * n * y.dtype().bytes());
-  return launch(ready.kernel, until, options.stream,
-                kernels::product_sizes(ready.tiles, each, n, k, choice.ctas), a.dtype(), a.address(),
-                b.address(), result,
-                signals_for(ScatteredRows::parts(tiles, cluster_ctas, choice.consumers), where),
-                partials_.all().address(), m, each, all != nullptr, to_all, StepArguments(options, y));
+  const kernels::RankSignalsArguments signals =
+      signals_for(ScatteredRows::parts(tiles, cluster_ctas, choice.consumers), where);
+  if (carrier == Carrier::kCopyEngines && sent_.is_null())
+    sent_ = DeviceTensor::empty(ranks_.device(), largest_.dtype,
+                                {ranks_.size(), cdiv(largest_.m, ranks_.size()), largest_.n});
+  const int64_t piece_rows = rows_of_piece(choice, each, n);
+  const auto launch_tiles = [&](int which, int64_t rows, int distance, int64_t first_row) {
+    return launch(ready.kernel, until, options.stream,
+                  kernels::product_sizes(ready.tiles, rows, n, k, choice.ctas), a.dtype(), a.address(),
+                  b.address(), result, signals, partials_.all().address(), m, each, all != nullptr, to_all,
+                  which, distance, first_row, piece_rows, sent_.is_null() ? result : sent_.address(),
+                  StepArguments(options, y));
+  };
+  if (carrier == Carrier::kKernel) return launch_tiles(ScatteredRows::kAllTiles, each, 0, 0);
+  LaunchReport report;
+  for (int distance = 1; distance < ranks_.size(); ++distance) {
+    const int owner = (ranks_.rank() + distance) % ranks_.size();
+    for (int64_t first = 0, piece = 0; first < each; first += piece_rows, ++piece) {
+      add(report,
+          launch_tiles(ScatteredRows::kTilesOfAnother, std::min(piece_rows, each - first), distance, first));
+      copies_.fork(until, options.stream);
+      add(report, copies_.copy(until, signals, y.dtype(), std::min(piece_rows, each - first) * n,
+                               {sent_.address(), (owner * each + first) * n},
+                               {partials_.all().address(), (ranks_.rank() * each + first) * n}, owner,
+                               2 * piece, options.stream, where));
+    }
+  }
+  add(report, launch_tiles(ScatteredRows::kOwnTiles, each, 0, 0));
+  copies_.join(until, options.stream);
+  return report;
 }
 
 // ---- imbrex/parallel/fused_matmul.h
@@ -433,7 +509,8 @@ LaunchReport gather(GatheredProduct& product, Until until, const DeviceTensor& x
   const int64_t m = extent(c, 0), n = extent(c, 1), k = extent(x, 1);
   if (!product.reaches_peers()) return product.run_by_nccl(until, x, b, c, options, where);
   if (m <= kFewRows && m % product.ranks() == 0) return product.run_apart(until, x, b, c, options, where);
-  return product.run(until, product.choose(m, n, k), x, b, c, options, where);
+  const MatmulChoice choice = product.choose(m, n, k);
+  return product.run(until, choice, x, b, c, options, where, product.carrier(choice, m, n, k));
 }
 LaunchReport scatter(ScatteredProduct& product, Until until, const DeviceTensor& a, const DeviceTensor& b,
                      const DeviceTensor& y, const FusedOptions& options, SourceLocation where,
@@ -444,7 +521,8 @@ LaunchReport scatter(ScatteredProduct& product, Until until, const DeviceTensor&
   const bool is_aligned = all != nullptr || cdiv(m, product.ranks()) * n * y.dtype().bytes() % 16 == 0;
   if (m <= kFewRows && options.bias.is_null() && options.activation == Activation::kNone && is_aligned)
     return product.run_apart(until, a, b, y, options, where, all != nullptr);
-  return product.run(until, product.choose(m, n, k), a, b, y, options, where, all);
+  const Carrier carrier = product.carrier(m, n, k);
+  return product.run(until, product.choose(m, n, k, carrier), a, b, y, options, where, carrier, all);
 }
 }  // namespace
 

@@ -14,6 +14,7 @@
 #include "imbrex/runtime/kernel.h"
 #include "matmul/matmul_choice.h"
 #include "matmul/matmul_launch.h"
+#include "ranks/rank_copies.h"
 
 namespace imbrex::parallel {
 
@@ -79,6 +80,9 @@ struct Apart {
   Kernel<K> kernel;
 };
 
+/// What brings tiles and rows to other ranks: the product's own kernel, or copy engines beside it.
+enum class Carrier { kKernel, kCopyEngines };
+
 class GatheredProduct : public FusedProduct {
  public:
   GatheredProduct(Communicator ranks, const FusedSizes& largest, SourceLocation where);
@@ -89,10 +93,12 @@ class GatheredProduct : public FusedProduct {
   LaunchReport run_by_nccl(Until until, const DeviceTensor& x, const DeviceTensor& b, const DeviceTensor& c,
                            const FusedOptions& options, SourceLocation where);
   MatmulChoice choose(int64_t m, int64_t n, int64_t k) const;
-  /// x [rows of the rank, k], b [n, k], c [m, n]. `chunk_k`: elements of k that travel together; 0: chosen here.
+  /// Copy engines where all rows of a rank come while it multiplies its own, and no tile has rows of two ranks.
+  Carrier carrier(const MatmulChoice& choice, int64_t m, int64_t n, int64_t k) const;
+  /// x [rows of the rank, k], b [n, k], c [m, n]. `chunk_k`: elements of k that a kernel carries together; 0: chosen here.
   LaunchReport run(Until until, const MatmulChoice& choice, const DeviceTensor& x, const DeviceTensor& b,
                    const DeviceTensor& c, const FusedOptions& options, SourceLocation where,
-                   int64_t chunk_k = 0);
+                   Carrier carrier = Carrier::kKernel, int64_t chunk_k = 0);
 
  private:
   using K = kernels::HopperMatmulH8<kernels::GatheredRows, kernels::Optional<kernels::ColumnBias>,
@@ -104,6 +110,7 @@ class GatheredProduct : public FusedProduct {
   SymmetricTensor rows_;  // all of them, [m, k], and room for as many of each rank
   Apart<AllGatherKernel<true>> gather_;
   SmallCollectiveCall small_gather_;
+  RankCopies copies_;
   std::map<MatmulChoice, std::unique_ptr<TiledKernel<K>>> kernels_;
 };
 
@@ -116,17 +123,22 @@ class ScatteredProduct : public FusedProduct {
   /// The same by imbrex::matmul and NCCL, where kernels do not reach the other ranks: y are the rank's rows, or all.
   LaunchReport run_by_nccl(Until until, const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& y,
                            const FusedOptions& options, SourceLocation where, bool to_all);
-  MatmulChoice choose(int64_t m, int64_t n, int64_t k) const;
+  /// Of one kernel that multiplies for all ranks, or of several with the rows of one each.
+  MatmulChoice choose(int64_t m, int64_t n, int64_t k, Carrier carrier) const;
+  /// Copy engines where those of a rank's rows are hidden by the product of as many.
+  Carrier carrier(int64_t m, int64_t n, int64_t k) const;
   /// a [m, k], b [n, k], y [rows of the rank, n]; or `all`, to which y belongs, [m, n]: every rank gets all rows.
   LaunchReport run(Until until, const MatmulChoice& choice, const DeviceTensor& a, const DeviceTensor& b,
                    const DeviceTensor& y, const FusedOptions& options, SourceLocation where,
-                   const SymmetricTensor* all = nullptr);
+                   Carrier carrier = Carrier::kKernel, const SymmetricTensor* all = nullptr);
 
  private:
   using K = kernels::HopperMatmulH8<kernels::ScatteredRows, kernels::Optional<kernels::ColumnBias>,
                                     kernels::Activate, kernels::Convert>;
   void check(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& y, const FusedOptions& options,
              bool to_all, SourceLocation where) const;
+  /// How many rows of a rank's copies bring at once.
+  int64_t rows_of_piece(const MatmulChoice& choice, int64_t each, int64_t n) const;
   /// What a rank has multiplied, for a collective that follows: its sums are in partials_, [m, columns].
   struct Partial {
     int64_t columns, rows_of_each;
@@ -140,7 +152,9 @@ class ScatteredProduct : public FusedProduct {
   Apart<OneShotAllReduce<true>> add_;
   SmallCollectiveCall small_add_, small_scatter_;
   SymmetricTensor partials_;  // [ranks, rows of a rank, n]
-  SymmetricTensor nowhere_;   // [ranks, n], where ranks without rows store a result, each its own row
+  DeviceTensor sent_;         // as much of this rank's, where copy engines are called for
+  RankCopies copies_;
+  SymmetricTensor nowhere_;  // [ranks, n], where ranks without rows store a result, each its own row
   std::map<MatmulChoice, std::unique_ptr<TiledKernel<K>>> kernels_;
   Kernel<StepsBehindSum> steps_;
 };

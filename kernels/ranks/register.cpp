@@ -71,8 +71,8 @@ LaunchReport multiply_and_add(Communicator& ranks, const Sizes& sizes, bool to_a
   const int64_t rows = RowsOfRank::of(m, ranks.size(), ranks.rank()).count;
   const DeviceTensor y = to_all ? all.mine() : DeviceTensor::empty(device, bfloat16, {rows, n});
   ranks.barrier();
-  return product.run(Until::kLaunched, product.choose(m, n, k), a, b, y, {}, SourceLocation::current(),
-                     to_all ? &all : nullptr);
+  return product.run(Until::kLaunched, product.choose(m, n, k, Carrier::kKernel), a, b, y, {},
+                     SourceLocation::current(), Carrier::kKernel, to_all ? &all : nullptr);
 }
 const RanksRegistration matmul_reduce_scatter(
     {{"matmul_reduce_scatter",

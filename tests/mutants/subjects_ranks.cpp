@@ -142,8 +142,8 @@ Subject gathered() {
       "all-gather", 1, small_tiles<HopperMatmulH8<GatheredRows>>(), m, static_cast<int>(sizes.n_units),
       sizes.n_unit, k, false, 2, float16, OwnPart{kPlaces - 1, float16, {m, k}}, in(float16, {n, k}),
       out(float16, {m, n}), kRanks, rank_stride_bytes(), RankNumber(), kParts,
-      zeroed(int32, {kRanks, 1 + kParts}).on_all().unread(), zeroed(int32, {2}).unread(),
-      in(float16, {rows, k}), out(float16, {m, k}).on_all(rows * k * 2).unread(), rows, 128, false);
+      zeroed(int32, {kRanks, 1 + kParts}).on_all().unread(), zeroed(int32, {3}).unread(),
+      in(float16, {rows, k}), out(float16, {m, k}).on_all(rows * k * 2).unread(), rows, 128, false, false);
   subject.ranks = kRanks;
   return subject;
 }
@@ -158,9 +158,10 @@ Subject scattered(const char* name) {
       name, 3, small_tiles<HopperMatmulH8<ScatteredRows>>(), rows, static_cast<int>(sizes.n_units),
       sizes.n_unit, k, false, ctas, float16, in(float16, {m, k}), in(float16, {n, k}),
       out(float16, {rows, n}), kRanks, rank_stride_bytes(), RankNumber(), kParts,
-      zeroed(int32, {kRanks, 1 + kParts}).on_all().unread(), zeroed(int32, {2}).unread(),
+      zeroed(int32, {kRanks, 1 + kParts}).on_all().unread(), zeroed(int32, {3}).unread(),
       out(float16, {kRanks, rows, n}).on_all().unread(), m, rows, false,
-      out(float16, {m, n}).on_all(rows * n * 2).unread());
+      out(float16, {m, n}).on_all(rows * n * 2).unread(), ScatteredRows::kAllTiles, 0, 0, rows,
+      out(float16, {1}).unread());
   subject.ranks = kRanks;
   return subject;
 }

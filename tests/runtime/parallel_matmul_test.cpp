@@ -74,7 +74,8 @@ void expect_clean(const LaunchReport& report) {
 
 /// Calls of different sizes one after the other, with the same memory and signals.
 void check_gathered(const Ranks& where, const std::vector<Sizes>& calls, DataType dtype, uint64_t seed,
-                    const MatmulChoice* choice = nullptr, int64_t chunk_k = 0) {
+                    const MatmulChoice* choice = nullptr, int64_t chunk_k = 0,
+                    Carrier carrier = Carrier::kKernel) {
   const int ranks = where.count();
   std::vector<std::vector<HostTensor>> results(calls.size());
   for (auto& of_call : results) of_call.resize(static_cast<size_t>(ranks));
@@ -109,7 +110,7 @@ void check_gathered(const Ranks& where, const std::vector<Sizes>& calls, DataTyp
       DeviceTensor c = DeviceTensor::empty(device, dtype, {s.m, s.n});
       c.poison();
       expect_clean(choice != nullptr ? of_choice->run(Until::kLaunched, *choice, x, b, c, steps,
-                                                      SourceLocation::current(), chunk_k)
+                                                      SourceLocation::current(), carrier, chunk_k)
                                      : (*chosen)(x, b, c, steps));
       communicator.synchronize();
       results[call][rank] = c.to_host();
@@ -127,7 +128,8 @@ void check_gathered(const Ranks& where, const std::vector<Sizes>& calls, DataTyp
 }
 
 void check_scattered(const Ranks& where, const std::vector<Sizes>& calls, DataType dtype, uint64_t seed,
-                     const MatmulChoice* choice = nullptr, bool to_all = false) {
+                     const MatmulChoice* choice = nullptr, bool to_all = false,
+                     Carrier carrier = Carrier::kKernel) {
   const int ranks = where.count();
   std::vector<std::vector<HostTensor>> results(calls.size());
   for (auto& of_call : results) of_call.resize(static_cast<size_t>(ranks));
@@ -169,7 +171,7 @@ void check_scattered(const Ranks& where, const std::vector<Sizes>& calls, DataTy
       if (to_all) communicator.barrier();  // others store there, too
       if (choice != nullptr)
         expect_clean(of_choice->run(Until::kLaunched, *choice, a, b, y, steps, SourceLocation::current(),
-                                    to_all ? &all : nullptr));
+                                    carrier, to_all ? &all : nullptr));
       else
         expect_clean(to_all ? (*reduce)(a, b, all, steps) : (*scatter)(a, b, y, steps));
       communicator.synchronize();
@@ -256,6 +258,37 @@ TEST(AllGatherMatmul, IsCleanUnderFiftySeeds) {
   for (uint64_t seed = 0; seed < 50; ++seed)
     check_gathered(Ranks::virtual_node(seed % 2 == 0 ? 2 : 3, options(seed)), {{70, 24, 136}, {9, 24, 72}},
                    float16, seed, &choice, 128);
+}
+
+// Copy engines carry what is large; here they are asked for. On a virtual node a kernel stands for each copy, and is checked.
+
+TEST(AllGatherMatmul, TakesRowsThatCopyEnginesBring) {
+  const MatmulChoice choice = tiles(64, 64, 1, 1, 1, 1, false);
+  for (const int ranks : {1, 2, 3, 8})
+    check_gathered(Ranks::virtual_node(ranks, options(static_cast<uint64_t>(ranks))),
+                   {{64 * ranks - (ranks > 1), 40, 136}, {128 * ranks, 24, 72}, {64 * ranks, 72, 64}},
+                   ranks % 2 == 0 ? bfloat16 : float16, static_cast<uint64_t>(ranks), &choice, 0,
+                   Carrier::kCopyEngines);
+  const MatmulChoice pairs = tiles(64, 64, 1, 2, 1, 1, false);
+  for (uint64_t seed = 0; seed < 20; ++seed)
+    check_gathered(Ranks::virtual_node(2, options(seed)), {{256, 24, 136}, {128, 24, 72}}, float16, seed,
+                   &pairs, 0, Carrier::kCopyEngines);
+}
+
+TEST(MatmulReduceScatter, AddsUpWhatCopyEnginesBring) {
+  for (const bool to_all : {false, true}) {
+    const MatmulChoice choice = tiles(64, 64, 1, 1, 1, 1, false);
+    for (const int ranks : {1, 2, 3, 8})
+      check_scattered(Ranks::virtual_node(ranks, options(static_cast<uint64_t>(ranks))),
+                      {{67, 48, 136}, {5, 72, 64}, {301, 20, 72}}, ranks % 2 == 0 ? bfloat16 : float16,
+                      static_cast<uint64_t>(ranks), &choice, to_all, Carrier::kCopyEngines);
+    for (uint64_t seed = 0; seed < 20; ++seed)
+      check_scattered(Ranks::virtual_node(seed % 2 == 0 ? 2 : 3, options(seed)),
+                      {{140, 24, 72}, {9, 32, 392}}, float16, seed, &choice, to_all, Carrier::kCopyEngines);
+    for (const MatmulChoice& other : {tiles(128, 64, 2, 1, 1, 1, false), tiles(64, 64, 1, 2, 2, 1, true)})
+      check_scattered(Ranks::virtual_node(2, options(3)), {{200, 144, 392}}, bfloat16, 5, &other, to_all,
+                      Carrier::kCopyEngines);
+  }
 }
 
 TEST(MatmulReduceScatter, AddsUpTheProductsOfAllRanks) {
@@ -371,6 +404,12 @@ TEST(OnTwoGpus, ProductsFusedWithCollectivesAreRight) {
       check_gathered(where, calls, dtype, 1);
       check_scattered(where, calls, dtype, 2);
       check_scattered(where, calls, dtype, 3, nullptr, true);
+      // By copy engines, the second of the calls with the memory and signals of the first.
+      const std::vector<Sizes> large{{1024 * ranks, 264, 520}, {512 * ranks - 1, 136, 4096}};
+      const MatmulChoice choice = tiles(128, 128, 2, 2, 1, 1, false);
+      check_gathered(where, large, dtype, 4, &choice, 0, Carrier::kCopyEngines);
+      for (const bool to_all : {false, true})
+        check_scattered(where, large, dtype, 5, &choice, to_all, Carrier::kCopyEngines);
     }
 }
 

@@ -5,6 +5,9 @@
 // rows to the others: from A through shared memory into their copies of all rows, by TMA, a chunk at a time, and tells them
 // of each. No multiprocessor is set aside for it. The tiles of a rank begin with those of its own rows and go on with
 // those of the rank behind it, which come first; a tile's loads wait for the chunks that they need, along k too.
+//
+// Or copy engines bring the rows of each rank, all at once, behind the kernel's back: what a multiprocessor stores to another GPU
+// keeps its loads waiting (docs/parallel.md).
 #pragma once
 
 #include <optional>
@@ -21,7 +24,7 @@ namespace imbrex::kernels {
 /// A step of a matmul's epilogue, which changes no element: the kernel's A is the rank's copy of all rows, [m, k], and this
 /// tells of the rows that it has itself. `m` need not be a multiple of anything.
 struct GatheredRows {
-  using Parameters = ParameterList<RankSignals, Ptr<>, Ptr<>, Int32, int, bool>;
+  using Parameters = ParameterList<RankSignals, Ptr<>, Ptr<>, Int32, int, bool, bool>;
   static constexpr int kChunkRows = 64;
 
   RankSignals signals;
@@ -30,6 +33,8 @@ struct GatheredRows {
   Int32 rank_rows;  ///< of each rank but the last ones, which may have fewer or none
   int chunk_k;      ///< elements of k that are carried and waited for together, a multiple of 256 bytes
   bool keeps_own;  ///< the rank's own rows are wanted in its copy, too, for tiles that have rows of two ranks
+  bool
+      is_copied;  ///< copies bring the others' rows, and part 0 of a rank tells that its have come; no tile has rows of two ranks
 
   /// Signals that each rank needs for each other.
   static int64_t parts(int64_t rank_rows, int64_t k, int64_t chunk_k) {
@@ -53,9 +58,11 @@ class GatheredTiles {
         k_chunks_(cdiv(sizes.k, rows.chunk_k)),
         g_own_(global_view(rows.own_ptr, shape.dtype, {max(own_rows_, 1), sizes.k})),
         g_places_(symmetric_view(rows.place_ptr, shape.dtype, rows.signals.rank_stride_bytes,
-                                 rows.signals.ranks, {max(own_rows_, 1), sizes.k})),
-        s_piece_(shared_tensor(shape.dtype, {GatheredRows::kChunkRows, 2048 / shape.dtype.bits()})),
-        loaded_(mbarrier::alloc(1)) {}
+                                 rows.signals.ranks, {max(own_rows_, 1), sizes.k})) {
+    if (rows.is_copied) return;
+    s_piece_.emplace(shared_tensor(shape.dtype, {GatheredRows::kChunkRows, 2048 / shape.dtype.bits()}));
+    loaded_.emplace(mbarrier::alloc(1));
+  }
 
   const Int32& rows_of_a(const Int32& m) const { return m; }
   const ProductSizes& sizes_of_c(const ProductSizes& sizes) const { return sizes; }
@@ -78,6 +85,11 @@ class GatheredTiles {
    public:
     SourceOfA(const GatheredTiles& tiles, const GlobalTensor& a, const Int32& row)
         : tiles_(tiles), a_(a), row_(row) {
+      if (tiles.rows_.is_copied) {
+        first_chunk_ = row_ / tiles.rows_.rank_rows;
+        is_own_ = first_chunk_ == tiles.rows_.signals.rank || row_ >= tiles.m_;
+        return;
+      }
       Int32 end = min(row_ + tiles.shape_.block_m, tiles.m_);
       is_own_ = (row_ >= tiles.first_row_ && end <= tiles.first_row_ + tiles.own_rows_) || row_ >= tiles.m_;
       first_chunk_ = chunk_of(row_);
@@ -87,13 +99,20 @@ class GatheredTiles {
     void operator()(const ScalarArg& k, const Load& load) const {
       if (auto own = when(is_own_)) load(tiles_.g_own_, row_ - tiles_.first_row_);
       if (auto carried = otherwise()) {
-        const auto [k_chunk, in_chunk] = fast_divmod(k, tiles_.rows_.chunk_k);
-        if (auto next = when(in_chunk == 0)) {
-          for (Int32 chunk : range(first_chunk_, last_chunk_ + 1)) {
-            const auto [rank, of_rank] = fast_divmod(chunk, chunks_of_rank());
-            tiles_.call_->wait_for(rank, of_rank * tiles_.k_chunks_ + k_chunk);
+        if (tiles_.rows_.is_copied) {
+          if (auto first = when(k == 0)) {
+            tiles_.call_->wait_for(first_chunk_, 0);
+            fence::proxy_async(fence::Space::kGlobal);  // a copy stored it, and TMA reads it
           }
-          fence::proxy_async(fence::Space::kGlobal);  // TMA stored it, and TMA reads it
+        } else {
+          const auto [k_chunk, in_chunk] = fast_divmod(k, tiles_.rows_.chunk_k);
+          if (auto next = when(in_chunk == 0)) {
+            for (Int32 chunk : range(first_chunk_, last_chunk_ + 1)) {
+              const auto [rank, of_rank] = fast_divmod(chunk, chunks_of_rank());
+              tiles_.call_->wait_for(rank, of_rank * tiles_.k_chunks_ + k_chunk);
+            }
+            fence::proxy_async(fence::Space::kGlobal);  // TMA stored it, and TMA reads it
+          }
         }
         load(a_, row_);
       }
@@ -125,33 +144,34 @@ class GatheredTiles {
   void end_of_tiles(const Int32&, const Int32&, const Int32&, const ScalarArg&, const Int32&, int) const {}
   void begin() {
     call_.emplace(rows_.signals);
-    call_->begin();
+    if (!rows_.is_copied) call_->begin();
   }
   /// The work of the second warp of the group that loads: chunks to the rank before this one, which wants them first, then
   /// to the one before that, and so on.
   void carry() {
+    if (rows_.is_copied) return;
     if (auto warp = single_warp(1)) {
       const int places = rows_.signals.ranks - (rows_.keeps_own ? 0 : 1);
       const int piece_k = 2048 / shape_.dtype.bits();
-      Int32 chunks = cdiv(own_rows_, GatheredRows::kChunkRows) * k_chunks_;
+      Int32 row_chunks = cdiv(own_rows_, GatheredRows::kChunkRows), chunks = row_chunks * k_chunks_;
       UInt32 phase = 0;
       for (Int32 work : range(block_idx.x, places * chunks, grid_dim.x)) {
         const auto [distance, chunk] = fast_divmod(work, max(chunks, 1));
-        const auto [row_chunk, k_chunk] = fast_divmod(chunk, k_chunks_);
+        const auto [k_chunk, row_chunk] = fast_divmod(chunk, max(row_chunks, 1));
         Int32 place = call_->peer(rows_.signals.ranks - 1 - distance);
         Int32 row = row_chunk * GatheredRows::kChunkRows, begin_k = k_chunk * rows_.chunk_k;
         if (auto other = when(place != call_->rank())) call_->wait_for_begin(place);
         for (Int32 k : range(begin_k, min(begin_k + rows_.chunk_k, k_), piece_k)) {
           tma::wait_group(0, {.read = true});  // the last piece has left
-          if (auto thread = single_thread()) mbarrier::arrive_and_expect_tx(loaded_, s_piece_.nbytes());
-          tma::global_to_shared(g_own_, s_piece_, {row, k}, loaded_);
-          mbarrier::wait(loaded_, phase);
+          if (auto thread = single_thread()) mbarrier::arrive_and_expect_tx(*loaded_, s_piece_->nbytes());
+          tma::global_to_shared(g_own_, *s_piece_, {row, k}, *loaded_);
+          mbarrier::wait(*loaded_, phase);
           phase ^= 1;
-          tma::shared_to_global(s_piece_, g_places_[place], {row, k});
+          tma::shared_to_global(*s_piece_, g_places_[place], {row, k});
           tma::commit_group();
         }
         tma::wait_group(0);
-        call_->stored(place, chunk);
+        call_->stored(place, row_chunk * k_chunks_ + k_chunk);
       }
     }
   }
@@ -162,8 +182,8 @@ class GatheredTiles {
   RankTileShape shape_;
   Int32 m_, k_, first_row_, own_rows_, k_chunks_;
   GlobalTensor g_own_, g_places_;
-  SharedTensor s_piece_;
-  Barrier loaded_;
+  std::optional<SharedTensor> s_piece_;  // of who carries
+  std::optional<Barrier> loaded_;
   std::optional<RankCall> call_;
 };
 

@@ -23,7 +23,8 @@ struct RankSignals {
   Int32 parts;            ///< signals of each rank for each other
   Ptr<int32> signal_ptr;  ///< symmetric, [ranks, 1 + parts], zero at first
   Ptr<int32>
-      progress_ptr;  ///< in the rank's own memory, [2], zero at first: calls that have ended, CTAs of this one
+      progress_ptr;  ///< in the rank's own memory, [3], zero at first: calls that have ended, CTAs of this one that
+                     ///< have, and the number of the call, for copies that follow others as their signals
 };
 /// What a launch passes for RankSignals.
 struct RankSignalsArguments {
@@ -53,13 +54,21 @@ class RankCall {
         rank_(to.rank),
         signals_(
             symmetric_view(to.signal_ptr, int32, to.rank_stride_bytes, to.ranks, {to.ranks, to.parts + 1})),
-        progress_(global_view(to.progress_ptr, {2})),
+        progress_(global_view(to.progress_ptr, {3})),
         call_(progress_[0].item() + 1) {}
 
   /// Tells the others that they may store here. The whole CTA executes it; one CTA of the grid does it.
   void begin() {
     if (auto first = when(block_idx.x == 0))
       for (int i = 1; i < ranks_; ++i) signal::set(signals_[peer(i)][rank_][0], call_);
+  }
+  /// Leaves the number of the call to copies behind the kernel. The whole CTA executes it; one CTA of the grid does it.
+  void leave_number() {
+    if (auto first = when(block_idx.x == 0)) store_global(progress_, full(int32, {1}, call_), {2});
+  }
+  /// Waits until all others have begun this call. The threads of a group execute it.
+  void wait_for_all_to_begin() const {
+    for (int i = 1; i < ranks_; ++i) wait_for_begin(peer(i));
   }
   /// Waits until `peer` has begun this call: what its last one read may be overwritten.
   void wait_for_begin(const ScalarArg& peer, SourceLocation where = SourceLocation::current()) const {

@@ -7,6 +7,10 @@
 // it finishes itself: it waits until the others have stored theirs, and adds them to its sums in registers.
 //
 // Matmul + all-reduce is the same, but for where an owner's tiles go: to all ranks.
+//
+// Or there are several launches, one for each rank's rows and the own ones last: what is another's is stored to the rank's own
+// memory, and copy engines carry it to the owner while the next launch multiplies. What a multiprocessor stores to another GPU
+// keeps its loads waiting (docs/parallel.md).
 #pragma once
 
 #include <optional>
@@ -25,19 +29,29 @@ namespace imbrex::kernels {
 /// A step of a matmul's epilogue, the first: adds what the other ranks have computed of the rank's own rows, in float32 from
 /// partial results of the result's type. The kernel's m is `rank_rows`, its C has the rank's own rows.
 struct ScatteredRows {
-  using Parameters = ParameterList<RankSignals, Ptr<>, Int32, Int32, bool, Ptr<>>;
+  using Parameters =
+      ParameterList<RankSignals, Ptr<>, Int32, Int32, bool, Ptr<>, int, Int32, Int32, Int32, Ptr<>>;
+  static constexpr int kAllTiles = 0, kTilesOfAnother = 1, kOwnTiles = 2;
+
   RankSignals signals;
   Ptr<> partial_ptr;  ///< symmetric, [ranks, rank_rows, n] of the result's type: from each rank
   Int32 all_rows;     ///< of A
   Int32 rank_rows;    ///< of each rank but the last ones, which may have fewer or none
   bool to_all;        ///< every rank gets all rows of the result
   Ptr<> result_ptr;   ///< then: symmetric, the rank's own rows in everybody's result
+  int tiles;  ///< kAllTiles, or of several launches: kTilesOfAnother, which copies bring there; then kOwnTiles
+  Int32 distance;    ///< of kTilesOfAnother: how many places behind this rank their owner is
+  Int32 first_row;   ///< and the first of them among the owner's rows
+  Int32 piece_rows;  ///< that copies bring together; a tile has rows of one piece
+  Ptr<> sent_ptr;    ///< where kTilesOfAnother are stored: [ranks, rank_rows, n] in the rank's own memory
 
   /// Signals that each rank needs for each other, of a kernel with so many tiles of a rank's rows, clusters and consumers:
   /// that a part of a tile has been sent, and that the result of it has.
   static int64_t parts(int64_t tiles, int64_t cluster_ctas, int64_t consumers) {
     return 2 * tiles * cluster_ctas * consumers;
   }
+  /// The part that tells of a piece that a copy has brought: as if a tile had been sent.
+  static Expr part_of_piece(const ScalarArg& piece) { return 2 * piece; }
   /// What each rank sends to each: [to, from, rank_rows, n].
   GlobalTensor partials(DataType dtype, const ScalarArg& n) const {
     return symmetric_view(partial_ptr, dtype, signals.rank_stride_bytes, signals.ranks,
@@ -64,9 +78,13 @@ class ScatteredTiles {
   ProductSizes sizes_of_c(const ProductSizes& sizes) const {
     return {own_rows(), sizes.n_units, sizes.n_unit, sizes.k, sizes.k_fills_rings, sizes.ctas};
   }
-  Expr tiles(const ScalarArg& tiles_of_rank) const { return tiles_of_rank * rows_.signals.ranks; }
+  Expr tiles(const ScalarArg& tiles_of_rank) const {
+    return tiles_of_rank * (rows_.tiles == ScatteredRows::kAllTiles ? rows_.signals.ranks : 1);
+  }
   /// The matrix of a batch is here the rank whose rows they are.
   TileOfBatch tile(const Batch*, const ScalarArg& tile, const ScalarArg& tiles_of_rank) const {
+    if (has_own_alone()) return {rows_.signals.rank, tile};
+    if (has_anothers()) return {(rows_.signals.rank + rows_.distance) % rows_.signals.ranks, tile};
     const auto [distance, of_rank] = fast_divmod(tile, tiles_of_rank);
     return {(rows_.signals.rank + 1 + distance) % rows_.signals.ranks, of_rank};
   }
@@ -84,14 +102,29 @@ class ScatteredTiles {
   };
   /// Rows that a tile has beyond those of its rank are computed, and not stored.
   SourceOfA source_of_a(const GlobalTensor& a, const ScalarArg& owner, const Int32& row) const {
-    return {a, owner * rows_.rank_rows + row};
+    return {a, owner * rows_.rank_rows + (has_anothers() ? rows_.first_row + row : row)};
   }
   /// `cta`: which of the cluster. The threads of warp group `group` execute it.
   template <class Store>
   void store(const Store& store, int group, const RegisterBase& sums, const Int32& row, const Int32& column,
              const ScalarArg& owner, const TileOfBatch& at, const Int32& cta) {
+    if (has_anothers()) {
+      const GlobalTensor sent =
+          global_view(rows_.sent_ptr, store.dtype(), {rows_.signals.ranks, rows_.rank_rows, store.columns()});
+      return store.to({sent[owner]}, Epilogue<>(), group, sums, rows_.first_row + row, column, owner);
+    }
     Int32 part = part_of(at, cta, group);
     tell_of_stored();  // nobody is kept waiting while this one waits
+    if (has_own_alone()) {
+      Int32 pieces = row / rows_.piece_rows + 1;
+      if (auto next = when(pieces > pieces_)) {
+        for (Int32 piece : range(pieces_, pieces))
+          for (int i = 1; i < call_->ranks(); ++i)
+            call_->wait_for(call_->peer(i), ScatteredRows::part_of_piece(piece));
+        pieces_ = pieces;
+      }
+      return store_own(store, group, sums, row, column, part);
+    }
     if (auto theirs = when(owner != call_->rank())) {
       if (auto first = when(owner != owner_)) {
         call_->wait_for_begin(owner);
@@ -107,15 +140,12 @@ class ScatteredTiles {
     }
     if (auto mine = otherwise()) {
       for (int i = 1; i < call_->ranks(); ++i) call_->wait_for(call_->peer(i), part);
-      if (rows_.to_all) {
-        store_to_all(store, group, sums, row, column, part);
-      } else {
-        store(group, sums, row, column, 0);
-      }
+      store_own(store, group, sums, row, column, part);
     }
   }
   /// TMA's stores take a while: their owner is told while the next tile is being multiplied.
   void between_blocks(const ScalarArg& k_block) {
+    if (rows_.tiles != ScatteredRows::kAllTiles && !rows_.to_all) return;
     // As long as it takes that all CTAs store a tile over the links at once: a warp that waits for its stores multiplies nothing.
     constexpr int kBlocks = 28;
     if (auto due = when(k_block == kBlocks)) tell_of_stored();
@@ -124,10 +154,15 @@ class ScatteredTiles {
   /// ranks' rows the results must have come before the kernel ends.
   void end_of_tiles(const Int32& first, const Int32& end, const Int32& step, const ScalarArg& tiles_of_rank,
                     const Int32& cta, int group) {
+    if (has_anothers()) return;
     tell_of_stored();
     if (!rows_.to_all) return;
     for (Int32 tile : range(first, end, step)) {
       const TileOfBatch at = this->tile(nullptr, tile, tiles_of_rank);
+      if (has_own_alone()) {
+        for (int i = 1; i < call_->ranks(); ++i) call_->wait_for(call_->peer(i), part_of(at, cta, group) + 1);
+        continue;
+      }
       if (auto theirs = when(at.matrix != call_->rank()))
         call_->wait_for(at.matrix, part_of(at, cta, group) + 1);
     }
@@ -135,10 +170,16 @@ class ScatteredTiles {
 
   void begin() {
     call_.emplace(rows_.signals);
+    if (has_own_alone()) return;
     call_->begin();
+    if (has_anothers()) call_->leave_number();
   }
   void carry() const {}
-  void end() { call_->end(); }
+  void end() {
+    if (!has_anothers()) return call_->end();
+    // What copies overwrite behind this kernel nobody reads any more.
+    if (auto first = when(block_idx.x == 0)) call_->wait_for_all_to_begin();
+  }
 
  private:
   const ScatteredRows& rows_;
@@ -147,17 +188,28 @@ class ScatteredTiles {
   Int32 owner_ = -1;      // a rank that has begun this call
   Int32 part_ = -1;       // of its rows, which TMA is storing
   Int32 result_ = -1;     // a part of the rank's own rows, which TMA is storing to all
+  Int32 pieces_ = 0;      // of the rank's own rows, of which copies have come from all
   Bool has_all_ = false;  // all ranks have begun this call
 
+  bool has_anothers() const { return rows_.tiles == ScatteredRows::kTilesOfAnother; }
+  bool has_own_alone() const { return rows_.tiles == ScatteredRows::kOwnTiles; }
   /// The signal of a part; that of its result is the next one.
   Expr part_of(const TileOfBatch& at, const Int32& cta, int group) const {
     return 2 * ((at.tile * shape_.cluster_ctas + cta) * shape_.consumers + group);
   }
   template <class Store>
+  void store_own(const Store& store, int group, const RegisterBase& sums, const Int32& row,
+                 const Int32& column, const Int32& part) {
+    if (rows_.to_all)
+      store_to_all(store, group, sums, row, column, part);
+    else
+      store(group, sums, row, column, 0);
+  }
+  template <class Store>
   void store_to_all(const Store& store, int group, const RegisterBase& sums, const Int32& row,
                     const Int32& column, const Int32& part) {
     if (auto first = when(!has_all_)) {
-      for (int i = 1; i < call_->ranks(); ++i) call_->wait_for_begin(call_->peer(i));
+      call_->wait_for_all_to_begin();
       has_all_ = true;
     }
     const GlobalTensor results =
@@ -181,12 +233,14 @@ class ScatteredTiles {
   }
 
   void tell_of_stored() {
-    if (auto is_storing = when(part_ >= 0)) {
-      if (auto warp = single_warp()) {  // the one that has started the stores
-        tma::wait_group(0);
-        call_->stored(owner_, part_);
+    if (rows_.tiles == ScatteredRows::kAllTiles) {
+      if (auto is_storing = when(part_ >= 0)) {
+        if (auto warp = single_warp()) {  // the one that has started the stores
+          tma::wait_group(0);
+          call_->stored(owner_, part_);
+        }
+        part_ = -1;
       }
-      part_ = -1;
     }
     if (!rows_.to_all) return;
     if (auto is_storing = when(result_ >= 0)) {
