@@ -52,6 +52,36 @@ Subject flagged() {
   return subject;
 }
 
+/// The signals around the copies of a product's call, which are several kernels there: nobody overwrites what the last call
+/// reads, and nobody reads what has not come.
+struct Copied {
+  static constexpr const char* target = "sm_90a";
+  void operator()(kernels::RankSignals signals, Ptr<float32> x_ptr, Ptr<float32> place_ptr,
+                  Ptr<float32> y_ptr) const {
+    constexpr int n = 64;
+    grid(1);
+    warps(2);
+    kernels::RankCall call(signals);
+    auto g_places = symmetric_view(place_ptr, float32, signals.rank_stride_bytes, signals.ranks, {n});
+    Int32 other = call.peer(1);
+    call.begin();
+    call.wait_for_all_to_begin();
+    store_global(g_places[other], load_global(global_view(x_ptr, {n}), {0}, {n}), {0});
+    call.stored(other, 0);
+    call.wait_for(other, 0);
+    store_global(global_view(y_ptr, {n}), load_global(g_places[call.rank()], {0}, {n}), {0});
+    call.end();
+  }
+};
+
+Subject copied() {
+  Subject subject = make_subject("copies", 1, Copied(), kRanks, rank_stride_bytes(), RankNumber(), 1,
+                                 zeroed(int32, {kRanks, 2}).on_all().unread(), zeroed(int32, {3}).unread(),
+                                 in(float32, {64}), out(float32, {64}).on_all().unread(), out(float32, {64}));
+  subject.ranks = kRanks;
+  return subject;
+}
+
 // The kernels of ExpertExchange, of two experts and two tokens of one choice each. What they store to other ranks, the next
 // kernel reads there; here the same one does, so that it is read before the next call.
 constexpr int kExperts = 2, kTokens = 2, kWidth = 64, kRoom = kRanks * kTokens;
@@ -172,6 +202,7 @@ std::vector<Subject> rank_subjects() {
   std::vector<Subject> all;
   all.push_back(exchanged());
   all.push_back(flagged());
+  all.push_back(copied());
   all.push_back(gathered());
   all.push_back(scattered("reduce-scatter"));
   for (Subject& subject : expert_subjects()) all.push_back(std::move(subject));

@@ -24,6 +24,7 @@
 #include "imbrex/core/error.h"
 #include "imbrex/parallel.h"
 #include "imbrex/runtime.h"
+#include "ranks/fused_products.h"
 
 namespace imbrex::parallel {
 namespace {
@@ -44,13 +45,21 @@ enum class Call {
   kAllGatherMatmul,
   kMatmulReduceScatter,
   kMatmulAllReduce,
+  kAllGatherMatmulByCopies,
+  kMatmulReduceScatterByCopies,
   kExperts
 };
-constexpr int kCalls = 7;
+constexpr int kCalls = 9;
 const char* name(Call call) {
-  static constexpr const char* kNames[kCalls] = {
-      "all_reduce",        "all_gather", "reduce_scatter", "all_gather_matmul", "matmul_reduce_scatter",
-      "matmul_all_reduce", "experts"};
+  static constexpr const char* kNames[kCalls] = {"all_reduce",
+                                                 "all_gather",
+                                                 "reduce_scatter",
+                                                 "all_gather_matmul",
+                                                 "matmul_reduce_scatter",
+                                                 "matmul_all_reduce",
+                                                 "all_gather_matmul_by_copies",
+                                                 "matmul_reduce_scatter_by_copies",
+                                                 "experts"};
   return kNames[static_cast<size_t>(call)];
 }
 
@@ -168,8 +177,10 @@ Prepared prepare_collective(const Trial& trial, Communicator& ranks) {
 }
 
 Prepared prepare_product(const Trial& trial, Communicator& ranks) {
-  const int64_t m = trial.m, n = trial.n, k = trial.k;
   const int size = ranks.size(), me = ranks.rank();
+  // No tile of those that copies bring has rows of two ranks.
+  const int64_t rows = trial.call == Call::kAllGatherMatmulByCopies ? int64_t{64} * size : 1;
+  const int64_t m = cdiv(trial.m, rows) * rows, n = trial.n, k = trial.k;
   const Device& device = ranks.device();
   const RowsOfRank mine = RowsOfRank::of(m, size, me);
   // A of rank r, or of all, are numbers r; B of rank r are numbers 100 + r.
@@ -183,14 +194,31 @@ Prepared prepare_product(const Trial& trial, Communicator& ranks) {
     return filled(device, float16, {n, k}, [&](int64_t i) { return number(version, 100 + me, i); });
   };
   Prepared made{trial.call, {}, {}, {}};
-  if (trial.call == Call::kAllGatherMatmul) {
-    const auto product =
-        std::make_shared<AllGatherMatmul>(ranks, FusedSizes{.m = m, .k = k, .dtype = float16});
+  const SourceLocation where = SourceLocation::current();
+  using Product =
+      std::function<LaunchReport(const DeviceTensor& a, const DeviceTensor& b, const DeviceTensor& result)>;
+  if (trial.call == Call::kAllGatherMatmul || trial.call == Call::kAllGatherMatmulByCopies) {
+    const FusedSizes sizes{.m = m, .k = k, .dtype = float16};
+    Product product;
+    if (trial.call == Call::kAllGatherMatmul) {
+      product = [made = std::make_shared<AllGatherMatmul>(ranks, sizes)](const auto&... tensors) {
+        return (*made)(tensors...);
+      };
+    } else {
+      const auto made = std::make_shared<GatheredProduct>(ranks, sizes, where);
+      MatmulChoice choice = made->choose(m, n, k);
+      choice.swap_ab = false;
+      choice.block_m = choice.block_n = 64;
+      choice.consumers = choice.cluster_m = choice.cluster_n = choice.split_k = 1;
+      product = [=](const auto&... tensors) {
+        return made->run(Until::kLaunched, choice, tensors..., {}, where, Carrier::kCopyEngines);
+      };
+    }
     const DeviceTensor c = made.result = DeviceTensor::empty(device, float16, {m, n});
     for_versions(trial, [&](const Trial& version) {
       const DeviceTensor x = filled(device, float16, {mine.count, k},
                                     [&](int64_t i) { return number(version, 0, mine.first * k + i); });
-      made.runs.emplace_back([=, b = b_of(version)] { return (*product)(x, b, c); });
+      made.runs.emplace_back([=, b = b_of(version)] { return product(x, b, c); });
       made.wanted.emplace_back([=](int64_t i) { return element(version, me, 0, i / n, i % n); });
     });
     return made;
@@ -206,11 +234,22 @@ Prepared prepare_product(const Trial& trial, Communicator& ranks) {
   const auto a_of = [&](const Trial& version) {
     return filled(device, float16, {m, k}, [&](int64_t i) { return number(version, me, i); });
   };
-  if (trial.call == Call::kMatmulReduceScatter) {
-    const auto product = std::make_shared<MatmulReduceScatter>(ranks, sizes);
+  if (trial.call == Call::kMatmulReduceScatter || trial.call == Call::kMatmulReduceScatterByCopies) {
+    Product product;
+    if (trial.call == Call::kMatmulReduceScatter) {
+      product = [made = std::make_shared<MatmulReduceScatter>(ranks, sizes)](const auto&... tensors) {
+        return (*made)(tensors...);
+      };
+    } else {
+      const auto made = std::make_shared<ScatteredProduct>(ranks, sizes, where);
+      const MatmulChoice choice = made->choose(m, n, k, Carrier::kCopyEngines);
+      product = [=](const auto&... tensors) {
+        return made->run(Until::kLaunched, choice, tensors..., {}, where, Carrier::kCopyEngines);
+      };
+    }
     const DeviceTensor y = made.result = DeviceTensor::empty(device, float16, {mine.count, n});
     for_versions(trial, [&](const Trial& version) {
-      made.runs.emplace_back([=, a = a_of(version), b = b_of(version)] { return (*product)(a, b, y); });
+      made.runs.emplace_back([=, a = a_of(version), b = b_of(version)] { return product(a, b, y); });
       made.wanted.emplace_back([=, sum = sum_of(version)](int64_t i) { return sum(mine.first * n + i); });
     });
     return made;
@@ -449,8 +488,14 @@ void check_fault(Ranks where, Call call, Fault fault, double patience) {
   EXPECT_LT(seconds, 100);  // on a busy machine, and long before that patience
 }
 
-constexpr Call kEveryCall[] = {Call::kAllReduce,       Call::kAllGather,           Call::kReduceScatter,
-                               Call::kAllGatherMatmul, Call::kMatmulReduceScatter, Call::kMatmulAllReduce,
+constexpr Call kEveryCall[] = {Call::kAllReduce,
+                               Call::kAllGather,
+                               Call::kReduceScatter,
+                               Call::kAllGatherMatmul,
+                               Call::kMatmulReduceScatter,
+                               Call::kMatmulAllReduce,
+                               Call::kAllGatherMatmulByCopies,
+                               Call::kMatmulReduceScatterByCopies,
                                Call::kExperts};
 constexpr Fault kEveryFault[] = {Fault::kEnds, Fault::kThrows, Fault::kIsLate, Fault::kCallsSomethingElse};
 
