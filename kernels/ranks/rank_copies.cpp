@@ -1,22 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ranks/rank_copies.h"
 
-#include "runtime/device/backend.h"
-#include "runtime/device/stream_handle.h"
-
 namespace imbrex::parallel {
 
 RankCopies::RankCopies(const Communicator& ranks)
-    : device_(ranks.device()),
-      forked_(Event::create(device_)),
-      ended_(Event::create(device_)),
-      begin_({}, device_),
-      stand_in_({}, device_) {
-  if (!device_.is_virtual()) copies_ = Stream::create(device_);
-}
-
-Stream RankCopies::on_device(const Stream& stream) const {
-  return stream.is_default() ? Stream::adopt(device_, device_.backend().stream()) : stream;
+    : begin_({}, ranks.device()), stand_in_({}, ranks.device()) {
+  if (!ranks.device().is_virtual()) copies_.emplace(ranks.device());
 }
 
 LaunchReport RankCopies::begin(Until until, const kernels::RankSignalsArguments& signals,
@@ -27,15 +16,13 @@ LaunchReport RankCopies::begin(Until until, const kernels::RankSignalsArguments&
 }
 
 void RankCopies::fork(Until until, const Stream& stream) {
-  if (device_.is_virtual() || until == Until::kCompiled) return;
-  forked_.record(stream);
-  copies_.wait(forked_);
+  if (copies_ && until == Until::kLaunched) copies_->fork(stream);
 }
 
 LaunchReport RankCopies::copy(Until until, const kernels::RankSignalsArguments& signals, DataType dtype,
                               int64_t n, ElementsFrom from, ElementsFrom place, int to, int64_t part,
                               const Stream& stream, SourceLocation where) {
-  if (device_.is_virtual()) {
+  if (!copies_) {
     const auto with_arguments = [&](const auto& body) {
       return body(signals, dtype, n, from.address, from.first, place.address, place.first, to, part);
     };
@@ -44,24 +31,20 @@ LaunchReport RankCopies::copy(Until until, const kernels::RankSignalsArguments& 
     with_arguments([&](const auto&... all) { stand_in_.prepare(all...); });
   }
   if (until == Until::kCompiled) return {};
-  runtime::DeviceBackend& backend = device_.backend();
-  const runtime::OnStream on{static_cast<runtime::CUstream_st*>(copies_.handle()), where};
   const uint64_t there = static_cast<uint64_t>(to) * static_cast<uint64_t>(signals.rank_stride_bytes);
   const auto address = [&](const ElementsFrom& at) {
     return at.address + static_cast<uint64_t>(at.first * dtype.bytes());
   };
-  backend.start_copy_on_device(address(place) + there, address(from), n * dtype.bytes(), on);
+  copies_->copy(address(place) + there, address(from), n * dtype.bytes(), where);
   const auto signal = static_cast<uint64_t>(signals.rank * (signals.parts + 1) + 1 + part);
   constexpr uint64_t kBytes = 4, kNumber = 2;
-  backend.start_copy_on_device(signals.signals + there + signal * kBytes, signals.progress + kNumber * kBytes,
-                               kBytes, on);
+  copies_->copy(signals.signals + there + signal * kBytes, signals.progress + kNumber * kBytes, kBytes,
+                where);
   return {};
 }
 
 void RankCopies::join(Until until, const Stream& stream) {
-  if (device_.is_virtual() || until == Until::kCompiled) return;
-  ended_.record(copies_);
-  on_device(stream).wait(ended_);
+  if (copies_ && until == Until::kLaunched) copies_->join(stream);
 }
 
 bool are_copies_hidden(const Device& device, double bytes, double operations, int64_t tiles) {

@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "imbrex/kernels/ranks/rank_call.h"
 #include "imbrex/parallel/communicator.h"
+#include "imbrex/parallel/copies_beside.h"
 #include "imbrex/runtime/kernel.h"
 #include "imbrex/runtime/stream.h"
 #include "matmul/matmul_launch.h"
@@ -69,11 +71,7 @@ class RankCopies {
   void join(Until until, const Stream& stream);
 
  private:
-  Stream on_device(const Stream& stream) const;
-
-  Device device_;
-  Stream copies_;  // on CUDA GPUs
-  Event forked_, ended_;
+  std::optional<CopiesBeside> copies_;  // on CUDA GPUs
   Kernel<BeginCopies> begin_;
   Kernel<CopyToRank> stand_in_;
 };
