@@ -70,16 +70,6 @@ SharedAccesses matrix_accesses(const layout::MatrixMove& move, const Layout& mem
 
 }  // namespace
 
-SharedAccesses& SharedAccesses::operator+=(const SharedAccesses& other) {
-  bytes = std::max(bytes, other.bytes);
-  accesses += other.accesses;
-  wavefronts += other.wavefronts;
-  ideal += other.ideal;
-  degree = std::max(degree, other.degree);
-  lane_bytes += other.lane_bytes;
-  return *this;
-}
-
 SharedAccesses tile_accesses(const Layout& registers, const Layout& memory, int64_t offset, bool writes,
                              const codegen::Group& group, int arch) {
   const int bits = memory.element_bits();

@@ -18,8 +18,6 @@ struct SharedAccesses {
   int64_t ideal = 0;
   int degree = 1;
   int64_t lane_bytes = 0;  ///< bytes moved, over all lanes
-
-  SharedAccesses& operator+=(const SharedAccesses& other);
 };
 
 /// The tile in `registers` of the group's threads from (or, when `writes`, to) `memory` at byte `offset` of
