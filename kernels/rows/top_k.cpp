@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "imbrex/kernels/rows/long_top_k.h"
 #include "imbrex/runtime/caller_line.h"
 #include "imbrex/runtime/workspace.h"
 #include "kernel_of_device.h"
@@ -16,7 +17,22 @@ namespace imbrex {
 namespace {
 
 constexpr int64_t kMostTaken = 64;
-constexpr int kMostColumns = 16384, kTileColumns = 8192;  // of a whole row; of a longer row's parts
+constexpr int kMostColumns = 16384;  // of a row that a CTA holds
+
+/// How many CTAs take parts of a row of so many tiles: so few that what is found in parts is little, and so many that all
+/// multiprocessors have work. What they find is a row again, of k numbers each.
+int64_t parts_of_row(const Device& device, int64_t rows, int64_t tiles, int64_t k) {
+  constexpr int64_t kCtasOfMultiprocessor = 6, kLeastTiles = 4;  // 4 at once
+  const int64_t wanted = (kCtasOfMultiprocessor * device.multiprocessors() + rows - 1) / rows;
+  return std::max<int64_t>(1, std::min({wanted, tiles / kLeastTiles, kMostColumns / k}));
+}
+
+/// As kernels::TopKOf or LongTopKOf, on the GPUs that have it one that starts while the kernel before ends.
+template <template <bool kOverlaps> class K, class... Args>
+LaunchReport launch(const Stream& stream, const Device& device, const Args&... args) {
+  if (device.can_run(K<true>::target)) return kernel_of_device<K<true>>(device).on(stream)(args...);
+  return kernel_of_device<K<false>>(device).on(stream)(args...);
+}
 
 }  // namespace
 
@@ -34,59 +50,89 @@ LaunchReport top_k(const DeviceTensor& x, const DeviceTensor& values, const Devi
                 fmt::format("k is 1 to {}, and no more than there are columns", kMostTaken));
   call.check_dense("values", values, {rows, k}, {x.dtype()});
   call.check_dense("indices", indices, {rows, k}, {int32});
-  auto& kernel = kernel_of_device<kernels::TopK>(x.device());
   const int most = kernels::most_taken(k);
-  if (call.columns() <= kMostColumns)
-    return kernel.on(stream)(call.row_shape(kernels::row_tile_columns(call.columns())), k, most,
-                             call.arguments(x), false, indices.address(), x.dtype(), values.address(),
-                             indices.address());
+  const auto of_whole_rows = [&](const RowCall& rows, const DeviceTensor& from, const DeviceTensor* columns) {
+    return launch<kernels::TopKOf>(
+        stream, x.device(), rows.row_shape(kernels::row_tile_columns(rows.columns())), k, most,
+        rows.arguments(from), columns != nullptr, columns ? columns->address() : indices.address(), x.dtype(),
+        values.address(), indices.address());
+  };
+  if (call.columns() <= kMostColumns) return of_whole_rows(call, x, nullptr);
+
+  const int64_t tile = kernels::LongTopK::tile_columns(x.dtype()), tiles = (call.columns() + tile - 1) / tile;
+  const int64_t wanted_parts = parts_of_row(x.device(), rows, tiles, k),
+                part_tiles = (tiles + wanted_parts - 1) / wanted_parts,
+                parts = (tiles + part_tiles - 1) / part_tiles;
+  const auto of_long_rows = [&](const DeviceTensor& part_values, const DeviceTensor& part_indices) {
+    return launch<kernels::LongTopKOf>(stream, x.device(), call.row_shape(static_cast<int>(tile)), k, most,
+                                       parts, part_tiles, call.arguments(x), x.dtype(), part_values.address(),
+                                       part_indices.address());
+  };
+  if (parts == 1) return of_long_rows(values, indices);
   // The largest of each part, then of those.
-  const int64_t parts = (call.columns() + kTileColumns - 1) / kTileColumns, candidates = k * parts;
+  const int64_t candidates = k * parts;
   const Workspace value_memory = Workspace::on(stream, x.device(), rows * candidates * x.dtype().bytes()),
                   index_memory = Workspace::on(stream, x.device(), rows * candidates * int32.bytes());
   const DeviceTensor part_values = value_memory.tensor(x.dtype(), {rows, candidates}),
                      part_indices = index_memory.tensor(int32, {rows, candidates});
-  LaunchReport first =
-      kernel.on(stream)(call.row_shape(kTileColumns), k, most, call.arguments(x), false, indices.address(),
-                        x.dtype(), part_values.address(), part_indices.address());
+  LaunchReport first = of_long_rows(part_values, part_indices);
   if (!first.clean()) return first;
-  RowCall second("top_k", "x", part_values);
-  return kernel.on(stream)(second.row_shape(kernels::row_tile_columns(candidates)), k, most,
-                           second.arguments(part_values), true, part_indices.address(), x.dtype(),
-                           values.address(), indices.address());
+  return of_whole_rows(RowCall("top_k", "x", part_values), part_values, &part_indices);
 }
 
 namespace kernels {
 namespace {
 
-std::vector<SizeOption> top_k_sizes() {
-  std::vector<SizeOption> sizes = row_sizes(57, 256);
+std::vector<SizeOption> top_k_sizes(int64_t rows, int64_t columns) {
+  std::vector<SizeOption> sizes = row_sizes(rows, columns);
   sizes.push_back({"k", 8, "how many of each row"});
   return sizes;
 }
 
+/// launch(x, values, indices), for the k largest of each row.
+template <class Launch>
+void expect_largest(Case& c, const RowCase& rows, const Launch& launch) {
+  const int64_t k = c.size("k");
+  DeviceTensor x = rows.input(), values = c.output(rows.dtype, {rows.m, k}),
+               indices = c.output(int32, {rows.m, k});
+  launch(x, values, indices);
+  const auto fill = [&](std::span<double> out, bool wants_values) {
+    const std::vector<double> in = c.values(x);
+    rows.each([&](int64_t first) {
+      std::vector<int64_t> order(static_cast<size_t>(rows.n));
+      std::iota(order.begin(), order.end(), 0);
+      std::stable_sort(order.begin(), order.end(),
+                       [&](int64_t a, int64_t b) { return in[first + a] > in[first + b]; });
+      for (int64_t j = 0; j < k; ++j)
+        out[first / rows.n * k + j] = wants_values ? in[first + order[j]] : static_cast<double>(order[j]);
+    });
+  };
+  c.expect(values, [&](std::span<double> out) { fill(out, true); });
+  c.expect(indices, [&](std::span<double> out) { fill(out, false); });
+}
+
 const KernelRegistration<TopK> registration{
-    {"top_k", "the k largest elements of each row, and their columns", top_k_sizes()},
+    {"top_k", "the k largest elements of each row, and their columns", top_k_sizes(57, 256)},
     [](Case& c, Kernel<TopK>& kernel) {
       const RowCase rows(c);
       const int64_t k = c.size("k");
-      DeviceTensor x = rows.input(), values = c.output(rows.dtype, {rows.m, k}),
-                   indices = c.output(int32, {rows.m, k});
-      c.launch(kernel, rows.shape(row_tile_columns(rows.n)), k, most_taken(k), rows.operand(x), false,
-               indices, rows.dtype, values, indices);
-      const auto fill = [&](std::span<double> out, bool wants_values) {
-        const std::vector<double> in = c.values(x);
-        rows.each([&](int64_t first) {
-          std::vector<int64_t> order(static_cast<size_t>(rows.n));
-          std::iota(order.begin(), order.end(), 0);
-          std::stable_sort(order.begin(), order.end(),
-                           [&](int64_t a, int64_t b) { return in[first + a] > in[first + b]; });
-          for (int64_t j = 0; j < k; ++j)
-            out[first / rows.n * k + j] = wants_values ? in[first + order[j]] : static_cast<double>(order[j]);
-        });
-      };
-      c.expect(values, [&](std::span<double> out) { fill(out, true); });
-      c.expect(indices, [&](std::span<double> out) { fill(out, false); });
+      expect_largest(c, rows,
+                     [&](const DeviceTensor& x, const DeviceTensor& values, const DeviceTensor& indices) {
+                       c.launch(kernel, rows.shape(row_tile_columns(rows.n)), k, most_taken(k),
+                                rows.operand(x), false, indices, rows.dtype, values, indices);
+                     });
+    }};
+
+const KernelRegistration<LongTopK> long_registration{
+    {"long_top_k", "the same of long rows, tile by tile", top_k_sizes(5, 20000)},
+    [](Case& c, Kernel<LongTopK>& kernel) {
+      const RowCase rows(c);
+      const int64_t k = c.size("k"), tile = LongTopK::tile_columns(rows.dtype);
+      expect_largest(c, rows,
+                     [&](const DeviceTensor& x, const DeviceTensor& values, const DeviceTensor& indices) {
+                       c.launch(kernel, rows.shape(static_cast<int>(tile)), k, most_taken(k), 1,
+                                (rows.n + tile - 1) / tile, rows.operand(x), rows.dtype, values, indices);
+                     });
     }};
 
 }  // namespace

@@ -406,12 +406,15 @@ TEST(RowKernels, TopK) {
                                                                    {2, 33001, 3},
                                                                    {5, 4096, 8},
                                                                    {5, 7000, 50},
-                                                                   {2, 16390, 64}})
+                                                                   {2, 16390, 64},
+                                                                   {1, 70001, 30},
+                                                                   {20, 40960, 64}})
     for (const DataType dtype : {float32, bfloat16}) {
       SCOPED_TRACE(::testing::Message() << n << " " << dtype.name());
       Bench b{virtual_gpu(), {m, n}, {.gap = 1}, dtype};
       const StridedMemory x = b.input();
-      if (n == 60 || n == 256 || n == 1000 || n == 7000) {  // nothing but minus infinity, and some NaNs
+      if (n == 60 || n == 256 || n == 1000 || n == 7000 ||
+          n == 40960) {  // nothing but minus infinity, and some NaNs
         HostTensor row(dtype, {1, n});
         for (int64_t j = 0; j < n; ++j) row.set(j, j % 3 == 1 ? std::nan("") : -INFINITY);
         x.tensor.slice({4, 0}, {1, n}).copy_from(row);
@@ -438,10 +441,10 @@ TEST(RowKernels, TopK) {
 
 // Rows in which the k-th largest element has many equals, an outlier far from the rest, and rows in order.
 TEST(RowKernels, TopKOfEqualElements) {
-  for (const auto& [n, k] :
-       std::vector<std::array<int64_t, 2>>{{130, 8}, {1000, 50}, {4096, 32}, {20000, 50}, {48, 48}}) {
+  for (const auto& [n, k] : std::vector<std::array<int64_t, 2>>{
+           {130, 8}, {1000, 50}, {4096, 32}, {20000, 50}, {48, 48}, {40003, 64}}) {
     SCOPED_TRACE(n);
-    const Device device = virtual_gpu();
+    const Device device = virtual_gpu(n % 2 == 0 ? "sm_80" : "sm_90");
     constexpr int64_t kRows = 7;
     HostTensor host(float32, {kRows, n});
     std::mt19937 random(static_cast<uint32_t>(n));

@@ -6,6 +6,7 @@
 #include <limits>
 #include <numeric>
 
+#include "imbrex/kernels/rows/number_order.h"
 #include "imbrex/kernels/rows/row_tile.h"
 #include "imbrex/runtime/device_tensor.h"
 #include "imbrex/runtime/stream.h"
@@ -34,10 +35,13 @@ inline int most_taken(int64_t k) {
 /// element that reaches the bound, since there are a quarter as many to compare; their elements are read once more. Where so
 /// many elements reach the bound that there is no room for them, the k-th largest is found exactly, among integers that are
 /// ordered as the numbers are.
-struct TopK {
+/// `kOverlaps`: starts while the kernel before ends.
+template <bool kOverlaps>
+struct TopKOf {
+  static constexpr const char* target = kOverlaps ? "sm_90" : "sm_80";
   int thread_bytes = 128;  // of x, per thread
 
-  static auto space() { return Space<TopK>().choose<&TopK::thread_bytes>({128, 64, 256}); }
+  static auto space() { return Space<TopKOf>().template choose<&TopKOf::thread_bytes>({128, 64, 256}); }
 
   /// `most` is a power of two, k at most that. values and indices [rows, k * parts], where a row has parts =
   /// cdiv(columns, tile_columns); x_indices, where there are, [rows, columns]: what stands for the columns of x.
@@ -47,6 +51,10 @@ struct TopK {
     warps(tile.threads / 32);
     auto parts = cdiv(shape.columns(), tile.columns);
     grid(cdiv(shape.rows, tile.rows), parts);
+    if (kOverlaps) {
+      griddepcontrol::launch_dependents();
+      griddepcontrol::wait();
+    }
     Int32 row = block_idx.x * tile.rows, column = block_idx.y * tile.columns;
     /// Stores the elements of the mask, which are at these places of the tile's rows, as those of these ranks.
     const auto store = [&](const RegisterBase& mask, const RegisterBase& of_row, const RegisterBase& rank,
@@ -67,10 +75,7 @@ struct TopK {
   }
 
  private:
-  static constexpr float kLeast = -std::numeric_limits<float>::infinity();
-  static constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-  static constexpr int kFew = 16;                                   // elements taken
-  static constexpr int kOutside = std::numeric_limits<int>::min();  // the key of columns that there are not
+  static constexpr int kFew = 16;  // elements taken
 
   /// How threads share a tile: whole rows by a few lanes each, or a wide one by several warps.
   struct Tile {
@@ -118,6 +123,7 @@ struct TopK {
           s_places(shared_tensor(int32, {rows, room + kPad})) {}
 
     void clear() const {
+      using namespace number_order;
       store_shared(s_vector_count, zeros(int32, {rows}));
       store_shared(s_count, zeros(int32, {rows}));
       // Slots beyond the count are before none.
@@ -135,6 +141,7 @@ struct TopK {
     /// Lists the vectors whose `largest` reach the bounds [rows, 1]. Where there is no room for a thread's, none of them: their
     /// number tells.
     void list_vectors(const Tile& tile, const RegisterBase& largest, const RegisterBase& bound) const {
+      using namespace number_order;
       const Shape of_thread{rows, 1, tile.per_row, 1};
       auto row = register_tensor(int32, of_thread, [](auto i, auto, auto, auto) { return i; });
       auto column =
@@ -152,6 +159,7 @@ struct TopK {
     /// Moves the elements of the listed vectors that reach the bounds, if all are listed; `x` has what the tile holds.
     void collect(const Tile& tile, const GlobalTensor& x, const Int32& first_row, const Int32& first_column,
                  const ScalarArg& width, const RegisterBase& bound) const {
+      using namespace number_order;
       const int lanes = tile.per_row, each = tile.is_narrow() ? std::min(2, tile.vector) : 1,
                 at_once = each * lanes;
       auto count = load_shared(s_vector_count).reshape({rows, 1});
@@ -176,6 +184,7 @@ struct TopK {
   template <class Store>
   void take(const Tile& tile, const RowShape& shape, const Int32& k, int most, const RowOperand& x,
             const Int32& row, const Int32& column, const Store& store) const {
+    using namespace number_order;
     const int rows = tile.rows, columns = tile.columns, room = 4 * most;
     // So that some CTAs fit a multiprocessor.
     const int least_registers = tile.is_narrow() && (x.dtype.bytes() < 4 || most > kFew) ? 88
@@ -204,7 +213,8 @@ struct TopK {
       RegisterTensor keys = keys_of(tile, load(tile, x.view(shape, 0), row, column), column, shape.columns());
       RegisterTensor least = bound_of(keys, k, 0);
       auto missing = k - count_of(keys > least);
-      RegisterTensor last = last_place(keys == least, places, missing);
+      RegisterTensor last =
+          last_place(keys == least, places, missing, std::bit_width(static_cast<unsigned>(columns - 1)));
       sync();
       auto in_row = register_tensor(int32, {rows, 1, 1, 1}, [](auto i, auto, auto, auto) { return i; });
       for (int v = 0; v < tile.vectors(); ++v) {
@@ -257,6 +267,7 @@ struct TopK {
   /// A bound that at least k elements of each row reach, [rows, 1]; minus infinity where it is not known.
   static RegisterTensor bound_of_rows(const Tile& tile, const RegisterBase& numbers,
                                       const RegisterBase& largest, const Int32& k, int most) {
+    using namespace number_order;
     constexpr int kFewMore = 8;  // share of `most` by which more groups than k may reach the bound
     int parts = 1;               // of a thread's elements: groups
     while (parts < tile.vectors() && (tile.per_row * parts < 2 * most || tile.vectors() % parts != 0))
@@ -285,75 +296,24 @@ struct TopK {
     return load_shared(s_bound).reshape({1, 1});
   }
 
-  /// The bits of a float32 as an integer of the same order, and back: negative numbers have theirs turned round.
-  static RegisterValue turned(const RegisterBase& bits) { return bits ^ ((bits >> 31) & 0x7FFFFFFF); }
-  static RegisterValue value_of(const RegisterBase& keys) { return imbrex::view(turned(keys), float32); }
-
   /// Minus infinity beyond the columns.
   static RegisterValue load(const Tile& tile, const GlobalTensor& from, const Int32& row,
                             const Int32& column) {
+    using namespace number_order;
     RegisterTensor loaded = load_global(from, {row, column}, {tile.rows, tile.columns}, {.other = kLeast});
     annotate_layout(loaded, tile.layout());
     return loaded.to(float32);
   }
-  /// NaN as minus infinity, -0 as 0, and beyond the columns what is less than any number.
+  /// Beyond the columns what is less than any number.
   static RegisterValue keys_of(const Tile& tile, const RegisterBase& numbers, const Int32& column,
                                const ScalarArg& width) {
-    auto keys = turned(imbrex::view(select(numbers == numbers, numbers, kLeast), int32));
-    constexpr int kMinusZero = -1;
     auto is_inside =
         register_tensor(boolean, {1, tile.columns}, [&](auto, auto j) { return column + j < width; });
-    return select(is_inside, select(keys == kMinusZero, 0, keys), kOutside);
-  }
-
-  /// The k-th largest, equal ones counted once.
-  static RegisterTensor bound_by_taking(const RegisterBase& maxima, const Int32& k) {
-    RegisterTensor left = maxima, bound = max(maxima, {.axis = 1, .keep = true});
-    for (Int32 taken : range(1, k)) {
-      (void)taken;
-      left = select(left == bound, kOutside, left);
-      bound = max(left, {.axis = 1, .keep = true});
-    }
-    return bound;
-  }
-
-  static RegisterValue count_of(const RegisterValue& mask) {
-    return sum(mask.to(int32), {.axis = 1, .keep = true});
-  }
-
-  /// A number that at least k of each row's keys reach, [rows, 1]: the k-th largest, or a smaller one that at most
-  /// `more` further ones reach.
-  static RegisterTensor bound_of(const RegisterBase& keys, const Int32& k, int more) {
-    RegisterTensor least = min(keys, {.axis = 1, .keep = true}), most = max(keys, {.axis = 1, .keep = true});
-    RegisterTensor reached = count_of(keys >= least);
-    for (Int32 step : range(32)) {
-      (void)step;
-      break_if(all(reached <= k + more || least == most));
-      auto middle = (least | most) - ((least ^ most) >> 1);  // rounded up, without overflow
-      auto number = count_of(keys >= middle);
-      auto is_bound = number >= k;
-      reached = select(is_bound, number, reached);
-      most = select(is_bound, most, middle - 1);
-      least = select(is_bound, middle, least);
-    }
-    return least;
-  }
-
-  /// The place up to which the row has `count` elements of the mask, [rows, 1].
-  static RegisterTensor last_place(const RegisterValue& mask, const RegisterValue& places,
-                                   const RegisterValue& count) {
-    const auto rows = static_cast<int>(mask.shape()[0]), columns = static_cast<int>(mask.shape()[1]);
-    RegisterTensor first = zeros(int32, {rows, 1}), last = full(int32, {rows, 1}, columns - 1);
-    for (Int32 step : range(std::bit_width(static_cast<unsigned>(columns)))) {
-      (void)step;
-      auto middle = (first + last) >> 1;
-      auto is_enough = count_of(mask && places <= middle) >= count;
-      last = select(is_enough, middle, last);
-      first = select(is_enough, first, min(middle + 1, last));
-    }
-    return last;
+    return select(is_inside, number_order::key_of(numbers), number_order::kOutside);
   }
 };
+using TopK = TopKOf<false>;
+using HopperTopK = TopKOf<true>;
 
 }  // namespace kernels
 }  // namespace imbrex
