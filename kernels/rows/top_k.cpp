@@ -59,14 +59,14 @@ LaunchReport top_k(const DeviceTensor& x, const DeviceTensor& values, const Devi
   };
   if (call.columns() <= kMostColumns) return of_whole_rows(call, x, nullptr);
 
-  const int64_t tile = kernels::LongTopK::tile_columns(x.dtype()), tiles = (call.columns() + tile - 1) / tile;
-  const int64_t wanted_parts = parts_of_row(x.device(), rows, tiles, k),
+  const int64_t tiles = kernels::LongTopK::tiles(call.columns()),
+                wanted_parts = parts_of_row(x.device(), rows, tiles, k),
                 part_tiles = (tiles + wanted_parts - 1) / wanted_parts,
                 parts = (tiles + part_tiles - 1) / part_tiles;
   const auto of_long_rows = [&](const DeviceTensor& part_values, const DeviceTensor& part_indices) {
-    return launch<kernels::LongTopKOf>(stream, x.device(), call.row_shape(static_cast<int>(tile)), k, most,
-                                       parts, part_tiles, call.arguments(x), x.dtype(), part_values.address(),
-                                       part_indices.address());
+    return launch<kernels::LongTopKOf>(stream, x.device(), call.row_shape(kernels::LongTopK::kColumns), k,
+                                       most, parts, part_tiles, call.arguments(x), x.dtype(),
+                                       part_values.address(), part_indices.address());
   };
   if (parts == 1) return of_long_rows(values, indices);
   // The largest of each part, then of those.
@@ -127,11 +127,11 @@ const KernelRegistration<LongTopK> long_registration{
     {"long_top_k", "the same of long rows, tile by tile", top_k_sizes(5, 20000)},
     [](Case& c, Kernel<LongTopK>& kernel) {
       const RowCase rows(c);
-      const int64_t k = c.size("k"), tile = LongTopK::tile_columns(rows.dtype);
+      const int64_t k = c.size("k");
       expect_largest(c, rows,
                      [&](const DeviceTensor& x, const DeviceTensor& values, const DeviceTensor& indices) {
-                       c.launch(kernel, rows.shape(static_cast<int>(tile)), k, most_taken(k), 1,
-                                (rows.n + tile - 1) / tile, rows.operand(x), rows.dtype, values, indices);
+                       c.launch(kernel, rows.shape(LongTopK::kColumns), k, most_taken(k), 1,
+                                LongTopK::tiles(rows.n), rows.operand(x), rows.dtype, values, indices);
                      });
     }};
 
