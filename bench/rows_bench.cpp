@@ -299,8 +299,12 @@ std::vector<Subject> subjects(const Device& device) {
                      {{bfloat16, shape}, {bfloat16, shape}},
                      [=](const Tensors& t) { rope(t[0], cos, sin, t[1], {.interleaved = interleaved}); }});
   }
-  for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{
-           {65536, 64, 2}, {262144, 256, 8}, {16384, 4096, 8}, {8192, 8192, 50}, {1024, 128000, 50}})
+  for (const auto& [m, n, k] : std::vector<std::array<int64_t, 3>>{{65536, 64, 2},
+                                                                   {262144, 256, 8},
+                                                                   {16384, 4096, 8},
+                                                                   {8192, 8192, 50},
+                                                                   {1024, 128000, 50},
+                                                                   {64, 128000, 50}})
     all.push_back({fmt::format("top_k {}", k),
                    fmt::format("{}x{} float32", m, n),
                    {{float32, {m, n}}, {float32, {m, k}}, {int32, {m, k}}},
