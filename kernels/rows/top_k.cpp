@@ -17,21 +17,17 @@ namespace imbrex {
 namespace {
 
 constexpr int64_t kMostTaken = 64;
-constexpr int kMostColumns = 16384;  // of a row that a CTA holds
+constexpr int kMostColumns = 16384, kPartColumns = 8192;  // of a row that a CTA holds; of longer rows' parts
 
-/// How many CTAs take parts of a row of so many tiles: so few that what is found in parts is little, and so many that all
-/// multiprocessors have work. What they find is a row again, of k numbers each.
-int64_t parts_of_row(const Device& device, int64_t rows, int64_t tiles, int64_t k) {
-  constexpr int64_t kCtasOfMultiprocessor = 6, kLeastTiles = 4;  // 4 at once
-  const int64_t wanted = (kCtasOfMultiprocessor * device.multiprocessors() + rows - 1) / rows;
-  return std::max<int64_t>(1, std::min({wanted, tiles / kLeastTiles, kMostColumns / k}));
-}
-
-/// As kernels::TopKOf or LongTopKOf, on the GPUs that have it one that starts while the kernel before ends.
+/// As kernels::TopKOf or LongTopKOf, on the GPUs that have it one that starts while the kernel before ends. Not of the shortest
+/// rows, whose CTAs end so soon that waiting for the kernel before costs more.
 template <template <bool kOverlaps> class K, class... Args>
-LaunchReport launch(const Stream& stream, const Device& device, const Args&... args) {
-  if (device.can_run(K<true>::target)) return kernel_of_device<K<true>>(device).on(stream)(args...);
-  return kernel_of_device<K<false>>(device).on(stream)(args...);
+LaunchReport launch(const Stream& stream, const Device& device, const kernels::RowShapeArguments& shape,
+                    const Args&... args) {
+  constexpr int kShort = 64;
+  if (device.can_run(K<true>::target) && shape.tile_columns > kShort)
+    return kernel_of_device<K<true>>(device).on(stream)(shape, args...);
+  return kernel_of_device<K<false>>(device).on(stream)(shape, args...);
 }
 
 }  // namespace
@@ -51,33 +47,29 @@ LaunchReport top_k(const DeviceTensor& x, const DeviceTensor& values, const Devi
   call.check_dense("values", values, {rows, k}, {x.dtype()});
   call.check_dense("indices", indices, {rows, k}, {int32});
   const int most = kernels::most_taken(k);
-  const auto of_whole_rows = [&](const RowCall& rows, const DeviceTensor& from, const DeviceTensor* columns) {
-    return launch<kernels::TopKOf>(
-        stream, x.device(), rows.row_shape(kernels::row_tile_columns(rows.columns())), k, most,
-        rows.arguments(from), columns != nullptr, columns ? columns->address() : indices.address(), x.dtype(),
-        values.address(), indices.address());
+  const auto rows_of = [&](const RowCall& of, const DeviceTensor& from, int tile, const DeviceTensor* columns,
+                           const DeviceTensor& to, const DeviceTensor& to_indices) {
+    return launch<kernels::TopKOf>(stream, x.device(), of.row_shape(tile), k, most, of.arguments(from),
+                                   columns != nullptr, columns ? columns->address() : indices.address(),
+                                   x.dtype(), to.address(), to_indices.address());
   };
-  if (call.columns() <= kMostColumns) return of_whole_rows(call, x, nullptr);
-
-  const int64_t tiles = kernels::LongTopK::tiles(call.columns()),
-                wanted_parts = parts_of_row(x.device(), rows, tiles, k),
-                part_tiles = (tiles + wanted_parts - 1) / wanted_parts,
-                parts = (tiles + part_tiles - 1) / part_tiles;
-  const auto of_long_rows = [&](const DeviceTensor& part_values, const DeviceTensor& part_indices) {
+  if (call.columns() <= kMostColumns)
+    return rows_of(call, x, kernels::row_tile_columns(call.columns()), nullptr, values, indices);
+  constexpr int64_t kEach = 3;  // rows of each multiprocessor, at once
+  if (rows >= kEach * x.device().multiprocessors())
     return launch<kernels::LongTopKOf>(stream, x.device(), call.row_shape(kernels::LongTopK::kColumns), k,
-                                       most, parts, part_tiles, call.arguments(x), x.dtype(),
-                                       part_values.address(), part_indices.address());
-  };
-  if (parts == 1) return of_long_rows(values, indices);
-  // The largest of each part, then of those.
-  const int64_t candidates = k * parts;
+                                       most, call.arguments(x), x.dtype(), values.address(),
+                                       indices.address());
+  // Of few rows the largest of each part, then of those.
+  const int64_t parts = (call.columns() + kPartColumns - 1) / kPartColumns, candidates = k * parts;
   const Workspace value_memory = Workspace::on(stream, x.device(), rows * candidates * x.dtype().bytes()),
                   index_memory = Workspace::on(stream, x.device(), rows * candidates * int32.bytes());
   const DeviceTensor part_values = value_memory.tensor(x.dtype(), {rows, candidates}),
                      part_indices = index_memory.tensor(int32, {rows, candidates});
-  LaunchReport first = of_long_rows(part_values, part_indices);
+  LaunchReport first = rows_of(call, x, kPartColumns, nullptr, part_values, part_indices);
   if (!first.clean()) return first;
-  return of_whole_rows(RowCall("top_k", "x", part_values), part_values, &part_indices);
+  return rows_of(RowCall("top_k", "x", part_values), part_values, kernels::row_tile_columns(candidates),
+                 &part_indices, values, indices);
 }
 
 namespace kernels {
@@ -130,8 +122,8 @@ const KernelRegistration<LongTopK> long_registration{
       const int64_t k = c.size("k");
       expect_largest(c, rows,
                      [&](const DeviceTensor& x, const DeviceTensor& values, const DeviceTensor& indices) {
-                       c.launch(kernel, rows.shape(LongTopK::kColumns), k, most_taken(k), 1,
-                                LongTopK::tiles(rows.n), rows.operand(x), rows.dtype, values, indices);
+                       c.launch(kernel, rows.shape(LongTopK::kColumns), k, most_taken(k), rows.operand(x),
+                                rows.dtype, values, indices);
                      });
     }};
 

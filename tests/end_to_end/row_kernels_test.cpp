@@ -407,6 +407,7 @@ TEST(RowKernels, TopK) {
                                                                    {5, 4096, 8},
                                                                    {5, 7000, 50},
                                                                    {2, 16390, 64},
+                                                                   {10, 16390, 64},
                                                                    {1, 70001, 30},
                                                                    {20, 40960, 64}})
     for (const DataType dtype : {float32, bfloat16}) {
@@ -445,7 +446,7 @@ TEST(RowKernels, TopKOfEqualElements) {
            {130, 8}, {1000, 50}, {4096, 32}, {20000, 50}, {48, 48}, {40003, 64}}) {
     SCOPED_TRACE(n);
     const Device device = virtual_gpu(n % 2 == 0 ? "sm_80" : "sm_90");
-    constexpr int64_t kRows = 7;
+    constexpr int64_t kRows = 9;  // enough for long rows to be taken one by a CTA
     HostTensor host(float32, {kRows, n});
     std::mt19937 random(static_cast<uint32_t>(n));
     for (int64_t j = 0; j < n; ++j) {
@@ -456,6 +457,8 @@ TEST(RowKernels, TopKOfEqualElements) {
       host.set(4 * n + j, j == n / 2 ? 1e30 : static_cast<double>(random() % 1000) * 1e-3);
       host.set(5 * n + j, j % 2 == 0 ? -0.0 : 0.0);
       host.set(6 * n + j, j < 2 ? INFINITY : -1e-40 * static_cast<double>(j % 3));
+      host.set(7 * n + j, j % 3000 == 17 ? -1 : -INFINITY);
+      host.set(8 * n + j, static_cast<double>(j / 5000 * 100 + random() % 8));  // crowded anew every 5000
     }
     const DeviceTensor x = DeviceTensor::from_host(device, host),
                        values = DeviceTensor::empty(device, float32, {kRows, k}),

@@ -10,109 +10,107 @@
 
 namespace imbrex::kernels {
 
-/// A CTA reads a row, or a part of one, tile by tile, and keeps k elements in shared memory, of which the least is a bound. Only
-/// elements above it matter from there on, since of equal elements those of smaller columns come first; of random ones there are
-/// fewer in each tile. Vectors that have any are listed, and only when there are many of them their elements are read once more,
-/// and one warp finds the k largest of these and of those kept. A tile with more vectors above the bound than there is room for, the
-/// first for one, gives a nearer bound itself, which k groups of its elements reach; where too many elements reach that, its k
-/// largest are found exactly. `kOverlaps`: starts while the kernel before ends.
+/// A CTA reads a row tile by tile. Of what it has read it lists the vectors with an element above a bound that k elements reach, and
+/// only when they are many their elements are read once more, and one warp finds the k largest of these and of those kept before:
+/// the least of them is the next bound. Only what is above it is listed from there on, since of equal elements those of smaller
+/// columns come first; of random elements there are fewer in each tile. The first bound is what k groups of the first tile's
+/// elements reach. A tile with more vectors above the bound than there is room for, or one that gives no bound, is taken some
+/// columns at a time. `kOverlaps`: starts while the kernel before ends.
 template <bool kOverlaps>
 struct LongTopKOf {
   static constexpr const char* target = kOverlaps ? "sm_90" : "sm_80";
   static constexpr int kThreads = 256, kElements = 16;   // a thread's of a tile
   static constexpr int kColumns = kThreads * kElements;  // of a tile
-  static int64_t tiles(int64_t columns) { return (columns + kColumns - 1) / kColumns; }
 
-  /// `most` is at least k and a power of two. The rows are divided into `parts` of `part_tiles` tiles; values and indices
-  /// [rows, k * parts] get the k largest of each. Of all parts but the last there are at least k columns, and so there are of a row.
-  void operator()(RowShape shape, Int32 k, int most, Int32 parts, Int32 part_tiles, RowOperand x,
-                  DataType values_type, Ptr<> values_ptr, Ptr<int32> indices_ptr) const {
+  /// `most` is at least k and a power of two. values and indices [rows, k]; a row has k columns or more.
+  void operator()(RowShape shape, Int32 k, int most, RowOperand x, DataType values_type, Ptr<> values_ptr,
+                  Ptr<int32> indices_ptr) const {
     using namespace number_order;
-    const int columns = kColumns;
     warps(kThreads / 32);
-    // So that a multiprocessor has four CTAs, of float32 three, and where elements are loaded one by one two.
-    max_registers(x.dtype.bytes() == 2 ? 64 : shape.column_unit % 4 == 0 ? 80 : 96);
-    grid(shape.rows, parts);
+    max_registers(64);  // so that a multiprocessor has four CTAs, of which some load while others compute
+    grid(shape.rows);
     if (kOverlaps) {
       griddepcontrol::launch_dependents();
       griddepcontrol::wait();
     }
-    const Spread spread(kThreads, columns, 16 / x.dtype.bytes());
-    const Largest largest;
+    const Spread spread(kThreads, kColumns, 16 / x.dtype.bytes());
     const Vectors vectors(spread.vector);
+    const Largest largest;
     auto g_x = x.view(shape, 0);
-    Int32 row = block_idx.x, first = block_idx.y * part_tiles,
-          end = min(first + part_tiles, cdiv(shape.columns(), columns));
+    Int32 row = block_idx.x, tiles = cdiv(shape.columns(), kColumns);
     const auto load = [&](const ScalarArg& tile) {
-      return spread.laid_out(load_global(g_x, {row, tile * columns}, {1, columns}, {.other = kLeast}));
+      return spread.laid_out(load_global(g_x, {row, tile * kColumns}, {1, kColumns}, {.other = kLeast}));
     };
     vectors.clear();
+    largest.clear();
     sync();
     Int32 listed = 0, turn = 0;  // vectors; the counter of this tile's
-    Int32 kept = 0;              // elements: none, then k
+    Int32 kept = 0;              // elements
     Float32 bound = kLeast;
-    RegisterTensor coming = load(first);
-    for (Int32 tile : range(first, end)) {
-      auto numbers = coming.to(float32);
-      coming = load(select(tile + 1 < end, tile + 1, tile));
+    for (Int32 tile : range(tiles)) {
+      RegisterTensor numbers = load(tile).to(float32);
       Int32 next = select(turn == Vectors::kCounters - 1, 0, turn + 1);
       vectors.clear_counter(next);  // all have read it, in the iteration before the one before
-      vectors.list(spread, numbers, bound, tile * columns, listed, turn);
+      vectors.list(spread, numbers, bound, tile * kColumns, listed, turn);
       sync();
       Int32 reached = listed + vectors.count(turn);
       turn = next;
-      if (auto many = when(reached > Vectors::kMany || tile == first || tile + 1 == end)) {
-        auto has_room = reached <= kRoom && tile != first;
-        Int32 ready = select(has_room, reached, listed), done = 0, at_once = kThreads;
-        Float32 above =
-            bound;  // vectors of a tile are listed in any order, so that equal ones are compared in the end
-        for (Loop loop : forever()) {
-          loop.break_if(done >= ready);
-          const RegisterTensor places = vectors.places(done, min(ready, done + at_once), shape.columns());
-          auto elements =
-              gather(g_x, {row, places}, places.shape(), {.other = kNan, .mask = places < shape.columns()})
-                  .to(float32);
-          Int32 taken = kept + largest.add(vectors.spread(), elements, places, elements > above, kept);
-          if (auto fits = when(taken <= kRoom)) {
-            bound = largest.keep(taken, k);
-            done += at_once;
+      if (auto many = when(reached > Vectors::kMany || tile + 1 == tiles || tile == 0)) {
+        Int32 is_over = select(reached > kRoom || tile == 0, 1, 0),
+              ready = select(is_over == 0, reached, listed);
+        for (Loop pass : forever()) {
+          Int32 done = 0, at_once = kThreads;
+          Float32 above =
+              bound;  // of all: vectors of a tile are listed in any order, and so may equal elements come
+          for (Loop loop : forever()) {
+            loop.break_if(done >= ready);
+            const RegisterTensor places = vectors.places(done, min(ready, done + at_once), shape.columns());
+            auto elements =
+                gather(g_x, {row, places}, places.shape(), {.other = kNan, .mask = places < shape.columns()})
+                    .to(float32);
+            Int32 taken = kept + largest.add(vectors.spread(), elements, places, elements > above, kept);
+            if (auto fits = when(taken <= kRoom)) {
+              bound = largest.keep(taken, k, bound);
+              kept = min(taken, k);
+              done += at_once;
+            }
+            if (auto over = otherwise()) at_once = (kRoom - most) / spread.vector;
           }
-          if (auto over = otherwise()) at_once = (kRoom - most) / spread.vector;
-        }
-        if (auto over = when(!has_room)) {
-          // Read again, so that few registers hold elements meanwhile.
-          auto places =
-              register_tensor(int32, {1, columns}, [&](auto, auto j) { return tile * columns + j; });
-          RegisterTensor again = load(tile).to(float32);
-          Float32 nearer = bound_of_groups(spread, again, k, most);
-          Int32 taken = kept + largest.add(spread, again, places, again >= nearer && again > bound, kept);
-          // A tile with few numbers above minus infinity has no such bound.
-          if (auto still = when(taken > kRoom || nearer == kLeast)) {
-            RegisterTensor keys = select(places < shape.columns(), key_of(again), kOutside);
-            RegisterTensor least = bound_of(keys, k, 0);
-            auto missing = k - count_of(keys > least);
-            RegisterTensor last = last_place(keys == least, places, missing, kPlaceBits);
-            auto value = max(value_of(keys), kLeast);
-            auto is_above = value > bound || full(boolean, {1, 1}, tile == first);
-            taken = kept + largest.add(spread, value, places,
-                                       is_above && (keys > least || (keys == least && places <= last)), kept);
+          listed = 0;
+          pass.break_if(is_over == 0);
+          Float32 nearer = max(bound, below_groups(spread, numbers, k, most));
+          listed = vectors.list_again(spread, numbers, nearer, tile * kColumns);
+          if (auto still = when(listed > kRoom || nearer == kLeast)) {
+            // As many columns at a time as there is room for. In their order, so that none that comes later can equal the bound and
+            // count; and so many as make k first, be they minus infinity.
+            const int piece = kRoom - most;
+            for (Int32 from : range(0, kColumns, piece)) {
+              auto column = register_tensor(int32, {1, kColumns}, [](auto, auto j) { return j; });
+              auto places = column + tile * kColumns;
+              auto is_there = column >= from && column < from + piece && places < shape.columns();
+              auto is_large = numbers > bound || full(boolean, {1, 1}, kept < k);
+              Int32 taken = kept + largest.add(spread, numbers, places, is_there && is_large, kept);
+              bound = largest.keep(taken, k, bound);
+              kept = min(taken, k);
+            }
+            nearer = bound;
+            listed = 0;
           }
-          bound = largest.keep(taken, k);
-          kept = k;
+          bound = nearer;
+          is_over = 0;
+          ready = listed;
+          pass.break_if(ready <= Vectors::kMany && tile + 1 < tiles);
         }
-        listed = 0;
       }
       if (auto few = otherwise()) listed = reached;
     }
-    largest.rank(
-        k, most,
-        [&](const RegisterBase& mask, const RegisterBase& rank, const RegisterBase& numbers,
-            const RegisterBase& places) {
-          auto to = rank + block_idx.y * k;
-          scatter(global_view(values_ptr, values_type, {shape.rows, k * parts}), numbers.to(values_type),
-                  {row, to}, {.mask = mask});
-          scatter(global_view(indices_ptr, {shape.rows, k * parts}), places, {row, to}, {.mask = mask});
-        });
+    largest.rank(k, most,
+                 [&](const RegisterBase& mask, const RegisterBase& rank, const RegisterBase& numbers,
+                     const RegisterBase& places) {
+                   scatter(global_view(values_ptr, values_type, {shape.rows, k}), numbers.to(values_type),
+                           {row, rank}, {.mask = mask});
+                   scatter(global_view(indices_ptr, {shape.rows, k}), places, {row, rank}, {.mask = mask});
+                 });
   }
 
  private:
@@ -133,21 +131,20 @@ struct LongTopKOf {
     }
   };
 
-  /// A bound that at least k numbers reach, and not many more than k groups, those of the threads; minus infinity where it is not
-  /// known.
-  static Float32 bound_of_groups(const Spread& spread, const RegisterBase& numbers, const Int32& k,
-                                 int most) {
+  /// A number that at least k others exceed, and not many more than k of the threads' largest; minus infinity where it is not known.
+  static Float32 below_groups(const Spread& spread, const RegisterBase& numbers, const Int32& k, int most) {
     using namespace number_order;
-    constexpr int kFewMore = 8;  // share of `most` by which more groups than k may reach the bound
-    auto s_maxima = shared_tensor(float32, {spread.threads}), s_bound = shared_tensor(float32, {1});
+    constexpr int kFewMore = 8;  // share of `most` by which more groups than k may exceed it
+    auto s_maxima = shared_tensor(float32, {spread.threads}), s_below = shared_tensor(float32, {1});
     store_shared(s_maxima, max(numbers.reshape(spread.shape()), {.axes = {0, 2}}));
     sync();
     if (auto first = single_warp()) {
       auto keys = key_of(load_shared(s_maxima).reshape({1, spread.threads}));
-      store_shared(s_bound, max(value_of(bound_of(keys, k, most / kFewMore)), kLeast).reshape({1}));
+      RegisterTensor reached = bound_of(keys, k, most / kFewMore);
+      store_shared(s_below, max(value_of(before(reached)), kLeast).reshape({1}));
     }
     sync();
-    return s_bound.item();
+    return s_below.item();
   }
 
   /// Vectors with an element above the bound: their columns, in shared memory.
@@ -160,9 +157,9 @@ struct LongTopKOf {
     explicit Vectors(int vector)
         : vector(vector),
           s_columns(shared_tensor(int32, {kRoom})),
-          s_counters(shared_tensor(int32, {kCounters})) {}
+          s_counters(shared_tensor(int32, {kCounters + 1})) {}
 
-    void clear() const { store_shared(s_counters, zeros(int32, {kCounters})); }
+    void clear() const { store_shared(s_counters, zeros(int32, {kCounters + 1})); }
     void clear_counter(const Int32& turn) const {
       store_shared(s_counters.slice({turn}, {1}), zeros(int32, {1}));
     }
@@ -183,6 +180,15 @@ struct LongTopKOf {
         scatter(s_columns, column + v * spread.threads * vector, {at}, {.mask = is_listed});
         at += is_listed.to(int32);
       }
+    }
+    /// The same of a tile alone, in place of all that were listed. Their number.
+    Int32 list_again(const Spread& spread, const RegisterBase& numbers, const Float32& bound,
+                     const Expr& first_column) const {
+      clear_counter(kCounters);
+      sync();
+      list(spread, numbers, bound, first_column, 0, kCounters);
+      sync();
+      return count(kCounters);
     }
     /// A vector for each thread.
     Spread spread() const { return {kThreads, kThreads * vector, vector}; }
@@ -208,6 +214,10 @@ struct LongTopKOf {
           s_count(shared_tensor(int32, {1})),
           s_bound(shared_tensor(float32, {1})) {}
 
+    void clear() const {
+      store_shared(s_numbers, zeros(float32, {kRoom}));
+      store_shared(s_places, zeros(int32, {kRoom}));
+    }
     /// Moves the numbers of the mask behind the `kept` first, as far as there is room. How many they are.
     Int32 add(const Spread& spread, const RegisterBase& numbers, const RegisterBase& places,
               const RegisterBase& mask, const Int32& kept) const {
@@ -219,8 +229,8 @@ struct LongTopKOf {
       return s_count.item();
     }
 
-    /// Leaves the k largest of the `taken` first, by one warp. The least of them.
-    Float32 keep(const Int32& taken, const Int32& k) const {
+    /// Leaves the k largest of the `taken` first, if there are more, by one warp. What k of them reach; `bound` if there are fewer.
+    Float32 keep(const Int32& taken, const Int32& k, const Float32& bound) const {
       using namespace number_order;
       sync();
       if (auto warp = single_warp()) {
@@ -233,13 +243,15 @@ struct LongTopKOf {
         RegisterTensor last = full(int32, {1, 1}, std::numeric_limits<int>::max());
         if (auto equal = when(any(count_of(keys >= least) > k)))
           last = last_place(keys == least, places, k - count_of(keys > least), kPlaceBits);
-        store_shared(s_bound, value_of(least).reshape({1}));
+        // A bound may be below minus infinity, where it is no number.
+        store_shared(s_bound, max(value_of(least), kLeast).reshape({1}));
         store_shared(s_count, zeros(int32, {1}));
         sync();
-        move(spread, value_of(keys), places, keys > least || (keys == least && places <= last), 0);
+        move(spread, value_of(keys), places, is_there && (keys > least || (keys == least && places <= last)),
+             0);
       }
       sync();
-      return s_bound.item();
+      return select(taken >= k, s_bound.item(), bound);
     }
 
     /// store(mask, rank, numbers, places) of the k: an element's rank is the number of those before it.

@@ -23,6 +23,9 @@ inline RegisterValue key_of(const RegisterBase& numbers) {
   return select(keys == kMinusZero, 0, keys);
 }
 
+/// The key before: of 0 that of the number before, which -0 is not.
+inline RegisterValue before(const RegisterBase& keys) { return select(keys == 0, -2, keys - 1); }
+
 /// The k-th largest, equal ones counted once.
 inline RegisterTensor bound_by_taking(const RegisterBase& maxima, const Int32& k) {
   RegisterTensor left = maxima, bound = max(maxima, {.axis = 1, .keep = true});
