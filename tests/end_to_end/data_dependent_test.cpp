@@ -129,6 +129,8 @@ INSTANTIATE_TEST_SUITE_P(
         Problem{"top_k", rows(3, 5000, {{"k", 40}})},
         Problem{"top_k", rows(9, 500, {{"k", 8}, {"bits", 32}})},
         Problem{"top_k", rows(3, 1000, {{"k", 50}, {"bits", 32}})},
+        Problem{"long_top_k", rows(2, 40001, {{"k", 40}})},
+        Problem{"long_top_k", rows(3, 3000, {{"k", 64}, {"bits", 32}})},
         Problem{"quantise_float8", rows(9, 7168, {{"block", 128}, {"gate", 1}})}),
     ParamName());
 
