@@ -27,7 +27,8 @@ struct LongTopKOf {
                   Ptr<int32> indices_ptr) const {
     using namespace number_order;
     warps(kThreads / 32);
-    max_registers(64);  // so that a multiprocessor has four CTAs, of which some load while others compute
+    // So that a multiprocessor has four CTAs, of which some load while others compute; before sm_90 a few more are needed.
+    max_registers(kOverlaps ? 64 : 88);
     grid(shape.rows);
     if (kOverlaps) {
       griddepcontrol::launch_dependents();
