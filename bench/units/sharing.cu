@@ -27,25 +27,67 @@ __global__ void walk(const char* from, const Walk* walks, int piece, int count, 
   }
   const long long t = clk();
   long long next = t;
-  for (int i = 0; i < count + stages; ++i) {
-    const int s = i % stages;
-    if (i >= stages) {
-      bar_wait(bars + 8 * s, (i / stages - 1) & 1);
-      if (pace > 0) {
-        next = max(next, clk()) + pace;
-        while (clk() < next) {
-        }
+  const char* const base = from + (size_t)w.begin * piece;
+  const auto ask = [&](int stage) {
+    bar_expect(bars + 8 * stage, piece);
+    bulk_load(data + stage * piece, base + (size_t)at * piece, piece, bars + 8 * stage);
+    if (++at == w.pieces) at = 0;
+  };
+  for (int s = 0; s < stages; ++s) ask(s);
+  int s = 0, parity = 0;
+  for (int i = 0; i < count; ++i) {
+    bar_wait(bars + 8 * s, parity);
+    if (pace > 0) {
+      next = max(next, clk()) + pace;
+      while (clk() < next) {
       }
     }
-    if (i < count) {
-      bar_expect(bars + 8 * s, piece);
-      bulk_load(data + s * piece, from + (size_t)(w.begin + at) * piece, piece, bars + 8 * s);
-      if (++at == w.pieces) at = 0;
-    }
+    if (i + stages < count) ask(s);
+    if (++s == stages) s = 0, parity ^= 1;
   }
   out[3 * blockIdx.x] = clk() - t;
   out[3 * blockIdx.x + 1] = begun_ns;
   out[3 * blockIdx.x + 2] = ns();
+}
+
+/// Loads by one thread and stores by another, `count` pieces of 16 KiB each of which four are under way, in a part of each CTA's own of
+/// `pieces` of them; 0: none. Clocks of each.
+__global__ void both(char* from, char* to, int pieces, int loads, int stores, long long* out) {
+  constexpr int kPiece = 16384, kUnderWay = 4;
+  const uint32_t bars = s32(smem), data = s32(smem) + 1024;
+  if (threadIdx.x == 0)
+    for (int i = 0; i < kUnderWay; ++i) bar_init(bars + 8 * i, 1);
+  asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async;" ::: "memory");
+  __syncthreads();
+  const size_t part = (size_t)blockIdx.x * pieces * kPiece;
+  const long long t = clk();
+  if (threadIdx.x == 0) {
+    const char* at = from + part;
+    int s = 0, parity = 0, place = 0;
+    for (int i = 0; i < loads + kUnderWay; ++i) {
+      if (i >= kUnderWay) bar_wait(bars + 8 * s, parity);
+      if (i < loads) {
+        bar_expect(bars + 8 * s, kPiece);
+        bulk_load(data + s * kPiece, at + (size_t)place * kPiece, kPiece, bars + 8 * s);
+        if (++place == pieces) place = 0;
+      }
+      if (++s == kUnderWay) {
+        s = 0;
+        if (i >= kUnderWay) parity ^= 1;
+      }
+    }
+    out[2 * blockIdx.x] = clk() - t;
+  }
+  if (threadIdx.x == 32) {
+    int place = 0;
+    for (int i = 0; i < stores; ++i) {
+      bulk_store(to + part + (size_t)place * kPiece, data + (kUnderWay + i % kUnderWay) * kPiece, kPiece);
+      asm volatile("cp.async.bulk.commit_group;\ncp.async.bulk.wait_group.read 3;" ::: "memory");
+      if (++place == pieces) place = 0;
+    }
+    asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
+    out[2 * blockIdx.x + 1] = clk() - t;
+  }
 }
 
 static char* memory;
@@ -112,7 +154,8 @@ int main(int count, char** arguments) {
   }
   // Groups of neighbouring CTAs that read the same, each member so many clocks behind the one before; groups an even distance apart.
   for (const int of : {2, 4, 8, 16})
-    for (const int delay : {0, 50, 100, 150, 200, 300, 400, 600, 1000, 2000}) {
+    for (const int delay : {0, 100, 200, 400, 1000, 2000}) {
+      if (is_once && delay != 0 && delay != 200 && delay != 1000) continue;
       const int ctas = 128, piece = 16384, pieces = (16 << 20) / piece, groups = ctas / of;
       std::vector<Walk> together;
       for (int c = 0; c < ctas; ++c) together.push_back({0, pieces, c / of * pieces / groups, c % of * delay});
@@ -136,6 +179,28 @@ int main(int count, char** arguments) {
         form(text, rows, piece, n, 6, pace);
         snprintf(text, sizeof text, "columns of %d tiles: every %dth reads the same", ctas / across, across);
         form(text, columns, piece, n, 6, pace);
+      }
+  // Loads and stores at once.
+  CHECK(cudaFuncSetAttribute(both, cudaFuncAttributeMaxDynamicSharedMemorySize, 1024 + kMostStages * 16384));
+  for (const int ctas : {1, 132})
+    for (const int loads : {0, 256})
+      for (const int stores : {0, 32, 64, 128, 256}) {
+        if (loads + stores == 0 || is_once) continue;
+        std::vector<double> load, store;
+        for (int round = 0; round < 6; ++round) {
+          CHECK(cudaMemset(answers, 0, 1 << 12));
+          both<<<ctas, 64, 1024 + kMostStages * 16384>>>(memory, memory + (size_t{32} << 20), 6, loads, stores, answers);
+          CHECK(cudaDeviceSynchronize());
+          std::vector<long long> got(2 * ctas);
+          CHECK(cudaMemcpy(got.data(), answers, got.size() * 8, cudaMemcpyDeviceToHost));
+          if (round == 0) continue;
+          double l = 0, w = 0;
+          for (int c = 0; c < ctas; ++c) l += (double)got[2 * c] / ctas, w += (double)got[2 * c + 1] / ctas;
+          load.push_back(l), store.push_back(w);
+        }
+        std::sort(load.begin(), load.end()), std::sort(store.begin(), store.end());
+        say("%3d CTAs, 16 KiB at a time in L2: %d loads take %.0f clocks (%.1f bytes a clock), %d stores beside them %.0f (%.1f)", ctas, loads,
+            load[2], loads * 16384 / std::max(1.0, load[2]), stores, store[2], stores * 16384 / std::max(1.0, store[2]));
       }
   CHECK(cudaDeviceSynchronize());
   return 0;

@@ -74,22 +74,116 @@ __global__ void boxes(const __grid_constant__ CUtensorMap map, int rows, int dow
   for (int i = 0; i < stages; ++i) bar_init(bars + 8 * i, 1);
   asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async;" ::: "memory");
   const long long t = clk();
-  for (int i = 0; i < count + stages; ++i) {
-    const int s = i % stages, x = x0 + i / down * 64, y = (blockIdx.x * down + i % down) * rows;
+  int x = x0, y = blockIdx.x * down * rows, left = down;
+  const auto next = [&] {
+    y += rows;
+    if (--left > 0) return;
+    left = down;
+    y -= down * rows;
+    x += 64;
+  };
+  int s = 0, parity = 0;
+  for (int i = 0; i < count; ++i) {
     if (kStores) {
-      if (i >= count) break;
       box_store(map, data + s * 16384, x, y);
       asm volatile("cp.async.bulk.commit_group;" ::: "memory");
-      if (i >= 3) asm volatile("cp.async.bulk.wait_group.read 3;" ::: "memory");
+      asm volatile("cp.async.bulk.wait_group.read 3;" ::: "memory");
     } else {
-      if (i >= stages) bar_wait(bars + 8 * s, (i / stages - 1) & 1);
-      if (i >= count) continue;
+      if (i >= stages) bar_wait(bars + 8 * s, parity);
       bar_expect(bars + 8 * s, rows * 128);
       box_load(map, data + s * 16384, x, y, bars + 8 * s);
     }
+    next();
+    if (++s == stages) {
+      s = 0;
+      if (i >= stages) parity ^= 1;
+    }
   }
+  if (!kStores)
+    for (int i = 0; i < stages; ++i) {
+      bar_wait(bars + 8 * s, parity);
+      if (++s == stages) s = 0, parity ^= 1;
+    }
   if (kStores) asm volatile("cp.async.bulk.wait_group 0;" ::: "memory");
   out[2 * blockIdx.x] = clk() - t;
+}
+
+/// `count` times the same box at (x, y).
+__global__ void edges(const __grid_constant__ CUtensorMap map, int rows, int y, int x, int count, int stages, long long* out) {
+  if (threadIdx.x != 0) return;
+  const uint32_t bars = s32(smem), data = s32(smem) + 1024;
+  for (int i = 0; i < stages; ++i) bar_init(bars + 8 * i, 1);
+  asm volatile("fence.mbarrier_init.release.cluster;\nfence.proxy.async;" ::: "memory");
+  const long long t = clk();
+  int s = 0, parity = 0;
+  for (int i = 0; i < count + stages; ++i) {
+    if (i >= stages) bar_wait(bars + 8 * s, parity);
+    if (i < count) {
+      bar_expect(bars + 8 * s, rows * 128);
+      box_load(map, data + s * 16384, x, y, bars + 8 * s);
+    }
+    if (++s == stages) {
+      s = 0;
+      if (i >= stages) parity ^= 1;
+    }
+  }
+  out[2 * blockIdx.x] = clk() - t;
+}
+
+// ---- what CTAs of a cluster send each other
+
+/// 128 threads of CTA 0 send `stores` times eight bytes each to every other CTA, as rows of 32 bytes, and signal its barrier behind that,
+/// all of them or one; each CTA that has its bytes signals back. Clocks of: the first CTA's stores, its signals, and until all have answered.
+template <bool kReleases>
+__global__ void sends(int stores, int all, int rounds, long long* out) {
+  const uint32_t full = s32(smem), empty = full + 8, data = full + 1024;
+  uint32_t rank, size;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;\nmov.u32 %1, %%cluster_nctarank;" : "=r"(rank), "=r"(size));
+  const int signals = all ? 128 : 1;
+  if (threadIdx.x == 0) {
+    bar_init(full, signals);
+    bar_init(empty, signals * (size - 1));
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+  }
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  const auto remote = [](uint32_t at, uint32_t of) {
+    uint32_t there;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(of));
+    return there;
+  };
+  const auto signal = [&](uint32_t there) {
+    if (!all && threadIdx.x != 0) return;
+    if (kReleases) asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(there) : "memory");
+    else asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(there) : "memory");
+  };
+  long long stored = 0, told = 0, answered = 0;
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  for (int r = 0; r < rounds; ++r) {
+    if (rank == 0) {
+      const long long t = clk();
+      for (uint32_t other = 1; other < size; ++other) {
+        const uint32_t to = remote(data, other) + warp * 8192 + lane / 4 * 1024 + lane % 4 * 8;
+        const long long u = clk();
+        for (int i = 0; i < stores; ++i)
+          asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %1};" ::"r"(to + i * 32), "f"(1.5f) : "memory");
+        const long long v = clk();
+        signal(remote(full, other));
+        stored += v - u;
+        told += clk() - v;
+      }
+      bar_wait(empty, r & 1);
+      answered += clk() - t;
+    } else {
+      bar_wait(full, r & 1);
+      signal(remote(empty, 0));
+    }
+  }
+  asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+  if (threadIdx.x == 0) {
+    out[3 * blockIdx.x] = stored / rounds;
+    out[3 * blockIdx.x + 1] = told / rounds;
+    out[3 * blockIdx.x + 2] = answered / rounds;
+  }
 }
 
 // ---- starts
@@ -160,6 +254,9 @@ int main() {
   CHECK(cudaFuncSetAttribute(ends, cudaFuncAttributeMaxDynamicSharedMemorySize, 200 << 10));
   CHECK(cudaFuncSetAttribute(boxes<true>, cudaFuncAttributeMaxDynamicSharedMemorySize, 200 << 10));
   CHECK(cudaFuncSetAttribute(boxes<false>, cudaFuncAttributeMaxDynamicSharedMemorySize, 200 << 10));
+  CHECK(cudaFuncSetAttribute(sends<true>, cudaFuncAttributeMaxDynamicSharedMemorySize, 200 << 10));
+  CHECK(cudaFuncSetAttribute(sends<false>, cudaFuncAttributeMaxDynamicSharedMemorySize, 200 << 10));
+  CHECK(cudaFuncSetAttribute(edges, cudaFuncAttributeMaxDynamicSharedMemorySize, 200 << 10));
   CHECK(cudaFuncSetAttribute(waves, cudaFuncAttributeMaxDynamicSharedMemorySize, 200 << 10));
   CHECK(cudaFuncSetAttribute(waves, cudaFuncAttributeNonPortableClusterSizeAllowed, 1));
   // Starts: three waves and one.
@@ -223,6 +320,27 @@ int main() {
           }
         }
       }
+  // What CTAs of a cluster send each other.
+  for (const bool releases : {true, false})
+    for (const int cluster : {2, 4})
+      for (const int all : {0, 1})
+        for (const int stores : {0, 1, 4, 8, 16, 32}) {
+          const int ctas = cluster == 2 ? 132 : 120;
+          std::vector<double> m = means(ctas, 3, [&] {
+            cudaLaunchConfig_t config{};
+            config.gridDim = ctas;
+            config.blockDim = 128;
+            config.dynamicSmemBytes = 190 << 10;
+            cudaLaunchAttribute attribute{};
+            attribute.id = cudaLaunchAttributeClusterDimension;
+            attribute.val.clusterDim = {(unsigned)cluster, 1, 1};
+            config.attrs = &attribute;
+            config.numAttrs = 1;
+            CHECK(cudaLaunchKernelEx(&config, releases ? sends<true> : sends<false>, stores, all, 8, answers));
+          });
+          say("clusters of %d, %2d stores of 8 bytes by 128 threads to each other CTA, %s by %s: stores %.0f, signals %.0f, answered after %.0f",
+              cluster, stores, releases ? "released" : "told", all ? "all" : "one", m[0] * cluster, m[1] * cluster, m[2] * cluster);
+        }
   // Ends of tiles.
   const size_t width = 4096;
   for (const int ctas : {1, 132})
@@ -264,6 +382,19 @@ int main() {
           say("boxes of %d rows, %3d CTAs, pitch %zu, %s: %.1f clocks a box loaded, %.1f stored", rows, ctas, pitch,
               far ? "from memory" : "in L2", l[0] / count, s[0] / count);
         }
+      }
+  // Boxes of which a part lies beyond the tensor: rows below its end, columns right of it.
+  for (const int ctas : {1, 132})
+    for (const int rows : {64, 128})
+      for (const int valid : {128, 127, 120, 96, 64, 32, 8, 1, 0}) {
+        if (valid > rows) continue;
+        // Each CTA but the last would have rows of others below it; so all read the same ones.
+        const CUtensorMap map = map_of(512, (size_t)valid + 128, 1024, rows);
+        const CUtensorMap narrow = map_of(448 + std::max(1, valid / 2), 1024, 1024, rows);
+        const auto l = means(ctas, 2, [&] { edges<<<ctas, 32, 190 << 10>>>(map, rows, 128, 0, 64, 8, answers); });
+        const auto c = means(ctas, 2, [&] { edges<<<ctas, 32, 190 << 10>>>(narrow, rows, 0, 448, 64, 8, answers); });
+        say("boxes of %d rows, %3d CTAs, %3d rows inside: %.1f clocks a box; %d columns of 64 inside: %.1f", rows, ctas, valid, l[0] / 64,
+            std::max(1, valid / 2), c[0] / 64);
       }
   // The same column of all SMs' rows at a time, by how far rows are apart: whether slices of L2 and pages of memory are shared out evenly.
   for (const size_t pitch : {1024, 1152, 2048, 2176, 4096, 4224, 8192, 8320, 16384, 16512})

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Predicted times of clusters: how many run at once, by the groups of SMs that hold them; what is multicast to their CTAs.
+// Predicted times of clusters: how many run at once, by the groups of SMs that hold them.
 #include <numeric>
 
 #include "timeline_kit.h"
 #include "vgpu/timeline/sm_groups.h"
-#include "vgpu/timeline/timeline_replay.h"
 
 namespace imbrex::vgpu {
 namespace {
@@ -71,44 +70,6 @@ TEST(SmGroups, AClusterThatFindsNoPlaceWaitsForOne) {
   EXPECT_NEAR(clocks(16, 8) - clocks(15, 8), work, 0.1 * work) << "though twelve SMs are free";
   EXPECT_NEAR(clocks(31, 4) - clocks(30, 4), work, 0.1 * work);
   EXPECT_NEAR(clocks(66, 2) - clocks(65, 2), 0, 0.1 * work);
-}
-
-/// CTA 0 of a cluster asks for boxes that take its engine 500 clocks each, for itself and `others` more CTAs; the last CTA of the
-/// cluster waits for the last of them.
-double clocks_of_boxes(int boxes, int others) {
-  Recording r;
-  r.ctas = {0, 1, 2, 3};
-  r.warps.resize(4);
-  for (int box = 0; box < boxes; ++box)
-    for (int of = 0; of <= others; ++of) {
-      const auto work = static_cast<int32_t>(r.works.size());
-      r.works.push_back({.demand = {.kind = WorkDemand::Kind::kTmaLoad,
-                                    .bytes = 1024,
-                                    .clocks = 500,
-                                    .multicast = true,
-                                    .repeated = of > 0,
-                                    .block = static_cast<uint64_t>(box + 1),
-                                    .address = static_cast<uint64_t>(box + 1)}});
-      r.warps[0].push_back({.kind = RecordedStep::Kind::kSubmit, .id = work});
-    }
-  r.warps[3].push_back(
-      {.kind = RecordedStep::Kind::kWaitWork, .id = static_cast<int32_t>(r.works.size()) - 1});
-  const Program program;
-  ReplayContext context{.program = program, .model = cost_model(90), .rates = chip_rates(90), .sms = 132};
-  context.groups = sm_groups(90, 132, 132);
-  return static_cast<double>(replay(context, {r}).cycles);
-}
-
-TEST(Multicast, IsAskedForOnceWhoeverGetsIt) {
-  // The engine has other things to do 500 clocks later, however many CTAs a box goes to, and all have it when the first has.
-  const double alone = clocks_of_boxes(8, 0), all = clocks_of_boxes(8, 3);
-  EXPECT_NEAR(clocks_of_boxes(9, 0) - alone, 500, 60);
-  EXPECT_NEAR(clocks_of_boxes(9, 3) - all, 500, 200)
-      << "each is told to the engine, too, which takes 40 clocks";
-  EXPECT_GE(all, alone);
-  EXPECT_LT(all, alone + 8 * 3 * 60);
-  // From memory, not as if L2 had it.
-  EXPECT_GT(clocks_of_boxes(1, 3), cost_model(90).hbm_latency + 500);
 }
 
 }  // namespace

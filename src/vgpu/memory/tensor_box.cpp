@@ -35,4 +35,22 @@ uint64_t TensorBox::identity() const {
   return hash | 1;
 }
 
+BoxTraffic TensorBox::traffic() const {
+  constexpr uint64_t kSector = 32, kLine = 128;
+  const auto eighths = static_cast<uint64_t>(facts(map.type).eighths_in_global);
+  BoxTraffic traffic;
+  for_each_row(0, [&](const BoxRow& row) {
+    if (row.begin >= row.end) return;
+    const auto at = [&](uint32_t element) {
+      return row.global + static_cast<uint64_t>(coordinates[0] + int64_t{element}) * eighths / 8;
+    };
+    const uint64_t begin = at(row.begin), last = at(row.end) - 1;
+    traffic.sectors += static_cast<int32_t>(last / kSector - begin / kSector) + 1;
+    const bool cuts_first = begin % kSector != 0, cuts_last = (last + 1) % kSector != 0;
+    traffic.partial_lines +=
+        begin / kLine == last / kLine ? cuts_first || cuts_last : int{cuts_first} + int{cuts_last};
+  });
+  return traffic;
+}
+
 }  // namespace imbrex::vgpu

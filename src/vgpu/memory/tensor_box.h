@@ -13,6 +13,11 @@ namespace imbrex::vgpu {
 /// tile, the four rows of tile::gather4 and tile::scatter4, or the pixels of im2col and im2col_no_offs.
 enum class TileMode : uint8_t { kTile, kFourRows, kIm2col };
 
+/// What a copy of a box moves of global memory: sectors of 32 bytes, and lines of 128 that it touches sectors of in part.
+struct BoxTraffic {
+  int32_t sectors = 0, partial_lines = 0;
+};
+
 struct TensorBox {
   TensorMapFields map;
   TileMode mode = TileMode::kTile;
@@ -31,6 +36,8 @@ struct TensorBox {
   uint64_t identity() const;
   /// Of its first row in global memory; coordinates before the tensor count as 0.
   uint64_t address() const;
+  /// Of its elements inside the tensor.
+  BoxTraffic traffic() const;
   /// "box of 64x128 elements at {0, 64}", "column of 64 pixels with 32 channels at {0, -1, -1, 0}".
   std::string text() const;
 

@@ -31,6 +31,10 @@ constexpr Rate kRates[] = {
     {"store_cost", &ChipRates::store_cost, "bytes", "what a byte written takes of L2, in bytes read", true},
     {"partial_line_cost", &ChipRates::partial_line_cost, "sectors",
      "what a line that gets sectors in part takes besides those", true},
+    {"partial_load_cost", &ChipRates::partial_load_cost, "sectors",
+     "what a line that a bulk load reads so takes besides those", true},
+    {"outside_cost", &ChipRates::outside_cost, "bytes",
+     "what a byte of a box outside of its tensor takes of L2, in bytes read", true},
     {"write_back_cost", &ChipRates::write_back_cost, "bytes",
      "what a byte written takes of memory, in bytes read", true},
     {"dirty_share", &ChipRates::dirty_share, "of L2",
@@ -67,7 +71,7 @@ ChipRates chip_rates(int sm) {
   ChipRates rates;
   if (sm < 90)
     rates.map_latency = rates.map_store_latency = rates.multicast_latency = rates.tma_submit =
-        rates.cluster_barrier_latency = 0;
+        rates.cluster_barrier_latency = rates.partial_load_cost = rates.outside_cost = 0;
   if (sm >= 100)  // nothing was measured there
     rates = {.warp_start = 0,
              .grid_start = 0,
@@ -79,6 +83,8 @@ ChipRates chip_rates(int sm) {
              .map_store_latency = 0,
              .store_cost = 1,
              .partial_line_cost = 0,
+             .partial_load_cost = 0,
+             .outside_cost = 1,
              .write_back_cost = 1,
              .dirty_share = 0,
              .update_issue = 1,
@@ -115,6 +121,7 @@ ChipRates without(ChipRates rates, Resource resource) {
   if (resource == Resource::kL2Bandwidth) {
     rates.store_bytes = kEndless;
     rates.store_cost = rates.l2_fill_cost = 0;
+    rates.partial_load_cost = rates.outside_cost = 0;
   }
   if (resource == Resource::kMemoryLatency) rates.memory_spread = 0;
   if (resource == Resource::kInstructions) rates.code_line = 0;

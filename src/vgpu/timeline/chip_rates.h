@@ -30,6 +30,8 @@ struct ChipRates {
   double map_store_latency = 156;  // M: until a bulk store by a tensor map has been read, besides
   double store_cost = 1.98;        // M: of L2, for a byte written, in bytes read
   double partial_line_cost = 1;    // M: of a line that gets sectors in part, in sectors, besides those
+  double partial_load_cost = 0.4;  // M: of a line that a bulk load by a tensor map reads so, of L2
+  double outside_cost = 1.15;      // M: of L2, for a byte of such a load outside of the tensor, in bytes read
   double write_back_cost =
       1.13;  // M: of memory, for a byte written, in bytes read: a copy moves 4.27 TB/s, reading 4.55
   double dirty_share = 0.35;  // M: of L2: bytes written that are not in memory when the launch ends

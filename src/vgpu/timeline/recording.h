@@ -63,11 +63,12 @@ struct WorkDemand {
   int64_t bytes = 0;
   double clocks = 0;  // of kMatrix: of the tensor core; of kTmaLoad: of the engine, beside its bytes; of
                       // kThreadUpdate: passes of L2's sectors
-  int16_t sectors = 0, partial_lines = 0;  // of kThreadStore: that it writes; of which it writes some in part
-  bool pair = false;                       // of kMatrix: on the tensor cores of both CTAs
-  bool mapped = false;                     // of kTmaLoad and kTmaStore: by a tensor map
-  bool reduces = false;                    // of kTmaStore: adds to what is there, or the like
-  bool multicast = false;                  // of kTmaLoad: to several CTAs of a cluster, or so told
+  int16_t sectors = 0,
+          partial_lines = 0;  // of kThreadStore, and by a map: that it moves; of which some in part
+  bool pair = false;          // of kMatrix: on the tensor cores of both CTAs
+  bool mapped = false;        // of kTmaLoad and kTmaStore: by a tensor map
+  bool reduces = false;       // of kTmaStore: adds to what is there, or the like
+  bool multicast = false;     // of kTmaLoad: to several CTAs of a cluster, or so told
   bool repeated = false;      // a multicast's further destination: the bytes have been fetched already
   bool after_copies = false;  // comes after the warp's earlier cp.async (cp.async.mbarrier.arrive)
   uint64_t block = 0;         // which bytes of global memory: equal numbers mean equal bytes; 0: none

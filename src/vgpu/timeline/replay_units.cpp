@@ -16,6 +16,15 @@ int64_t parts_of(const WorkDemand& demand) {
   return std::max<int64_t>(1, demand.bytes / kPartBytes);
 }
 
+/// Bytes of global memory that a bulk copy moves, and what it has besides of boxes that reach beyond their tensor.
+double moved_bytes(const WorkDemand& demand) {
+  return demand.mapped ? static_cast<double>(kSectorBytes * demand.sectors)
+                       : static_cast<double>(demand.bytes);
+}
+double bytes_outside(const WorkDemand& demand) {
+  return std::max(0.0, static_cast<double>(demand.bytes) - moved_bytes(demand));
+}
+
 /// Which bytes a part of it moves.
 uint64_t block_of(const WorkDemand& demand, uint64_t part) {
   constexpr uint64_t kScatter = 0x9E37'79B9'7F4A'7C15;  // so that parts of different blocks differ
@@ -85,7 +94,8 @@ Landing Replay::fetch(SmModel& sm, double bytes, double missed, double merged, d
 }
 
 /// Bytes that are asked for together. SMs of a GPC that ask for the same ones while they are under way are served
-/// together, but not those of clusters, which ncu counts in full; whoever asks for bytes on their way from memory waits for them.
+/// together, but not those of clusters, nor of rows that begin within a sector, which ncu counts in full; whoever asks for
+/// bytes on their way from memory waits for them.
 Landing Replay::load_block(SmModel& sm, uint64_t block, double bytes, double spread, bool alone) {
   const uint64_t key = block * SmModel::kMaxGroups + static_cast<uint64_t>(sm.group);
   const double under_way = alone ? 0 : pending_.arrival(key, now_);
@@ -141,20 +151,29 @@ void Replay::load_part(int32_t cluster, int32_t id, int32_t part, PathNode node)
   SmModel& sm = *c.sms[static_cast<size_t>(work.rank)];
   WorkRun& run = c.works[static_cast<size_t>(id)];
   const auto parts = static_cast<int32_t>(parts_of(work.demand));
-  const auto all = static_cast<double>(work.demand.bytes);
+  const double all = moved_bytes(work.demand);
   Landing landing;
   const uint64_t block = block_of(work.demand, static_cast<uint64_t>(part));
   if (work.demand.repeated) {
-    landing.moved = sm.l2_port.take(now_, all / parts / model_.l2_port_bytes);
+    landing.moved =
+        sm.l2_port.take(now_, static_cast<double>(work.demand.bytes) / parts / model_.l2_port_bytes);
     landing.latency = model_.l2_latency;
     // Not before the first of those who get it.
     double* ready = nullptr;
     cache_.use(block, static_cast<int64_t>(all / parts), &ready);
     landing.memory_latency = std::max(0.0, *ready - landing.done());
   } else {
-    landing = work.peer >= 0
-                  ? load_from_peer(sm, work.peer, block, all / parts, all)
-                  : load_block(sm, block, all / parts, spread_of(all), c.recording->ctas.size() > 1);
+    // L2 is asked for what lies outside of the tensor as well, and for sectors in part one by one.
+    const double outside = bytes_outside(work.demand) / parts;
+    sm.l2_port.take(now_, outside / model_.l2_port_bytes);
+    l2_.take(now_,
+             (outside * rates_.outside_cost + static_cast<double>(kSectorBytes) * rates_.partial_load_cost *
+                                                  work.demand.partial_lines / parts) /
+                 l2_rate_);
+    timeline_.l2_bytes += static_cast<int64_t>(outside);
+    const bool alone = c.recording->ctas.size() > 1 || work.demand.partial_lines > 0;
+    landing = work.peer >= 0 ? load_from_peer(sm, work.peer, block, all / parts, all)
+                             : load_block(sm, block, all / parts, spread_of(all), alone);
   }
   landing.tma_latency = model_.tma_latency + (work.demand.mapped ? rates_.map_latency : 0) +
                         (work.demand.multicast ? rates_.multicast_latency : 0);
@@ -328,15 +347,16 @@ void Replay::begin_work(int32_t cluster, int32_t id, PathNode node) {
     }
     case Kind::kTmaStore: {
       const double taken = sm.tma.take(now_, std::max(model_.tma_issue, bytes / model_.tma_bytes));
-      const double way = work.demand.reduces ? rates_.bulk_update_issue : 1;
-      const double there =
-          work.peer >= 0 ? store_to_peer(c, work, bytes, bytes) : store(sm, bytes, bytes, way);
+      const double way = work.demand.reduces ? rates_.bulk_update_issue : 1, moved = moved_bytes(work.demand);
+      const double cost =
+          moved + static_cast<double>(kSectorBytes) * rates_.partial_line_cost * work.demand.partial_lines;
+      const double there = work.peer >= 0 ? store_to_peer(c, work, moved, cost) : store(sm, moved, cost, way);
       note_drain();
       const double latency = work.peer >= 0 ? node_->latency() : 0;
       double stored = std::max(taken, there - latency);
       if (work.demand.reduces && work.peer < 0)
         stored =
-            std::max(stored, updates_.take(now_, bytes / kSectorBytes * rates_.bulk_update_cost / l2_rate_));
+            std::max(stored, updates_.take(now_, moved / kSectorBytes * rates_.bulk_update_cost / l2_rate_));
       const auto parts = static_cast<uint64_t>(parts_of(work.demand));
       for (uint64_t part = 0; work.peer < 0 && part < parts; ++part)
         cache_.use(block_of(work.demand, part), work.demand.bytes / static_cast<int64_t>(parts));

@@ -80,9 +80,12 @@ class BoxLoad : public AsyncOp {
     return fmt::format("load of a {} to shared {:#x}", box_.text(), offset_);
   }
   WorkDemand demand() const override {
+    const BoxTraffic traffic = box_.traffic();
     return {.kind = WorkDemand::Kind::kTmaLoad,
             .bytes = box_.bytes(),
             .clocks = delay(),
+            .sectors = static_cast<int16_t>(traffic.sectors),
+            .partial_lines = static_cast<int16_t>(traffic.partial_lines),
             .mapped = true,
             .multicast = multicast_,
             .repeated = !is_first_,
@@ -100,13 +103,13 @@ class BoxLoad : public AsyncOp {
   void load_row(Cluster& cluster, const BoxRow& row, UnitTouches& reads);
   void note_origins();
   /// Clocks of the engine beyond those of rows that begin with a line: others straddle two, and those that do not begin
-  /// with a sector are fetched in smaller pieces. Measured with products on an H200 (kernels/matmul/matmul_choice.cpp).
+  /// with a sector are fetched in smaller pieces. Measured on an H200, of each 128 bytes (docs/measurements/2026-11-25-tiles.md).
   double delay() const {
-    constexpr double kStraddling = 1.57, kUnaligned = 3.2, kBytes = 80;
+    constexpr double kHalves = 0.6, kSectors = 0.84, kPieces = 1.7, kLine = 128;
     uint64_t all = box_.map.address;
     for (size_t d = 1; d < static_cast<size_t>(box_.map.rank); ++d) all |= box_.map.strides[d];
-    const double effort = all % 128 == 0 ? 1 : all % 32 == 0 ? kStraddling : kUnaligned;
-    return (effort - 1) * static_cast<double>(box_.bytes()) / kBytes;
+    const double each = all % 128 == 0 ? 0 : all % 64 == 0 ? kHalves : all % 32 == 0 ? kSectors : kPieces;
+    return each * static_cast<double>(box_.bytes()) / kLine;
   }
   /// Its rows fill the destination without gaps, so that the checkers take all of them at once.
   bool is_one_stretch() const {

@@ -64,8 +64,11 @@ class BoxStore : public BulkStore {
     return fmt::format("{} of a {} from shared {:#x}", reduces() ? "reduction" : "store", box_.text(), from_);
   }
   WorkDemand demand() const override {
+    const BoxTraffic traffic = box_.traffic();
     return {.kind = WorkDemand::Kind::kTmaStore,
             .bytes = box_.bytes(),
+            .sectors = static_cast<int16_t>(traffic.sectors),
+            .partial_lines = static_cast<int16_t>(traffic.partial_lines),
             .mapped = true,
             .reduces = reduces(),
             .block = box_.identity(),
