@@ -330,6 +330,7 @@ class Bench {
     const DeviceTensor log_sum = DeviceTensor::empty(device_, float32, {heads, q}),
                        rows = DeviceTensor::empty(device_, float32, {2, heads, padded}),
                        sums = DeviceTensor::empty(device_, float32, {heads, padded, d}),
+                       turns = DeviceTensor::from_host(device_, HostTensor(int32, {heads, padded / 64})),
                        d_o = bench::repeated(device_, bfloat16, o_.shape(), 4, owners_),
                        dk = DeviceTensor::empty(device_, bfloat16, k_.shape()),
                        dv = DeviceTensor::empty(device_, bfloat16, v_.shape());
@@ -344,7 +345,7 @@ class Bench {
         configured<kernels::WithScoreOptions<kernels::AttentionGradientAll>>(device_, configuration);
     const double us = time([&] {
       kernel(1, heads / group, q, padded, kv, d, group, 1 / std::sqrt(static_cast<float>(d)), bfloat16, qs,
-             ks, vs, dos, rows, sums, dks, dvs, steps);
+             ks, vs, dos, rows, sums, turns, dks, dvs, steps);
     });
     o_ = dk;
     const Timed t{us, 10.0 * heads * q * kv * d * (steps.causal ? 0.5 : 1), 0, difference(n)};

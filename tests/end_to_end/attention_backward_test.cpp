@@ -4,7 +4,9 @@
 
 #include <array>
 #include <limits>
+#include <optional>
 #include <utility>
+#include <vector>
 
 #include "../full.h"
 #include "attention_device.h"
@@ -21,9 +23,10 @@ void expect_near(const char* name, const DeviceTensor& got, const Values& expect
   EXPECT_TRUE(comparison.passed) << name << ": " << comparison.format();
 }
 
-void expect_gradients(const Sizes& s, AttentionOptions options = {}, DataType dtype = bfloat16,
-                      uint64_t seed = 2) {
-  const Device device = virtual_gpu(seed);
+/// Returns the gradient of Q.
+DeviceTensor expect_gradients(const Sizes& s, AttentionOptions options = {}, DataType dtype = bfloat16,
+                              uint64_t seed = 2, const std::optional<Device>& given_device = {}) {
+  const Device device = given_device.value_or(virtual_gpu(seed));
   uint64_t stream = 10 * seed;
   const auto random = [&](int64_t heads, int64_t rows, int64_t d) {
     return DeviceTensor::random(device, dtype, {s.batch, heads, rows, d}, ++stream);
@@ -51,6 +54,7 @@ void expect_gradients(const Sizes& s, AttentionOptions options = {}, DataType dt
   expect_within("dq", values(dq), dtype, exact.dq, exact.dq_squares);
   expect_within("dk", values(dk), dtype, exact.dk, exact.dk_squares);
   expect_within("dv", values(dv), dtype, exact.dv, exact.dv_squares);
+  return dq;
 }
 
 /// On two multiprocessors, whose CTAs have several tiles each: rows of Q of the next come early, and where tiles become shorter the
@@ -161,6 +165,26 @@ TEST(AttentionBackward, InAnyOrder) {
   expect({.d = 16, .d_v = 16}, {});
   expect({.d = 64, .d_v = 64}, {});
   expect({.d = 96, .d_v = 96}, {.soft_cap = 1.5f});
+}
+/// Where the multiprocessors have many blocks each, the sums of dQ are added to in the order of the blocks of K and V: whatever the
+/// schedule, which the device's seed draws, the bits are the same.
+TEST(AttentionBackward, InOneOrderByTurns) {
+  const auto device = [](uint64_t seed) {
+    return Device::virtual_gpu(
+        {.target = "sm_90a", .num_sms = 2, .seed = seed, .checks = vgpu::CheckSet::all()});
+  };
+  for (const Sizes& s :
+       {Sizes{.batch = 2, .heads = 4, .heads_kv = 2, .rows = 333, .rows_kv = 300, .d = 128, .d_v = 128},
+        Sizes{.heads = 6, .heads_kv = 6, .rows = 129, .rows_kv = 400, .d = 128, .d_v = 128},
+        Sizes{.heads = 32, .heads_kv = 32, .rows = 65, .rows_kv = 1, .d = 128, .d_v = 128}}) {
+    std::vector<double> first;
+    for (const uint64_t seed : {1, 2, 3}) {
+      const DeviceTensor dq = expect_gradients(s, {}, bfloat16, 2, device(seed));
+      const std::vector<double> bits = dq.to_host().to_doubles();
+      if (first.empty()) first = bits;
+      EXPECT_EQ(bits, first) << "seed " << seed;
+    }
+  }
 }
 /// Small heads are worked on by three warp groups, in blocks of 192 rows; what is needed of each row is padded to 128.
 TEST(AttentionBackward, BlocksOfThreeWarpGroups) {

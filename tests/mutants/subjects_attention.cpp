@@ -103,17 +103,21 @@ Subject gradient_q() {
                     written(rows), kNotPacked, steps(true));
 }
 
-Subject gradient_all() {
+Subject gradient_all_of(bool in_order) {
   // No row sees the columns of the first CTA, the second and the third add to the same rows, and with two heads that share K
-  // and V the third has six blocks: more than would end without the warp that adds.
+  // and V the third has six blocks: more than would end without the warp that adds. In order every row sees all columns.
   const int rows = 150, columns = 350, padded = 256, left = 60;
-  const WithScoreOptions<kernels::AttentionGradientAll> kernel{};
-  return subject_of(
-      "dqkv", kernel, std::tuple(1, 1, rows, padded, columns, kSize, kHeads, 0.2f, float16), read(rows),
-      read(columns, kSize, 1), read(columns, kSize, 1), read(rows),
-      std::tuple(in(float32, {2, kHeads, padded}), zeroed(float32, {kHeads, 3, kSize / 8, 64, 8})),
-      written(columns, kSize, 1), written(columns, kSize, 1), steps(true, left));
+  const WithScoreOptions<kernels::AttentionGradientAll> kernel{.in_order = in_order};
+  return subject_of(in_order ? "dqkv-in-order" : "dqkv", kernel,
+                    std::tuple(1, 1, rows, padded, columns, kSize, kHeads, 0.2f, float16), read(rows),
+                    read(columns, kSize, 1), read(columns, kSize, 1), read(rows),
+                    std::tuple(in(float32, {2, kHeads, padded}),
+                               zeroed(float32, {kHeads, 3, kSize / 8, 64, 8}), zeroed(int32, {kHeads, 3})),
+                    written(columns, kSize, 1), written(columns, kSize, 1), steps(!in_order, left));
 }
+
+Subject gradient_all() { return gradient_all_of(false); }
+Subject gradient_all_in_order() { return gradient_all_of(true); }
 
 /// Two parts of each sequence, which the last CTA merges.
 auto parts(int head_size) {
@@ -203,8 +207,8 @@ Subject blackwell_decode() {
 std::vector<Subject> attention_subjects() {
   std::vector<Subject> all;
   for (const auto make :
-       {forward, gradient_kv, gradient_kv_large, gradient_q, gradient_all, decode, decode_float8,
-        latent_decode_float16, latent_decode_float8, blackwell_forward, blackwell_decode}) {
+       {forward, gradient_kv, gradient_kv_large, gradient_q, gradient_all, gradient_all_in_order, decode,
+        decode_float8, latent_decode_float16, latent_decode_float8, blackwell_forward, blackwell_decode}) {
     Subject& subject = all.emplace_back(make());
     // Tiles lie side by side, all of them written: beside an operand, or in another order, are numbers too.
     for (const char* rule : {"matrix-b-next-line", "matrix-swizzle", "matrix-stride", "matrix-base-offset",

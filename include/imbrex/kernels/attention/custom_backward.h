@@ -55,17 +55,22 @@ class BackwardAttentionCall {
   bool may_add() const {
     return head_size_ == value_size_ && head_size_ % 32 == 0 && head_size_ <= 128 && !is_packed_;
   }
-  /// The same in one launch beside those before and after: `of_all(arguments)` launches kernels::AttentionGradientAll.
+  /// Whether it takes long enough for kernels::AttentionGradientAll `in_order`, whose blocks of a head begin one behind the other.
+  bool fills_by_turns() const;
+  /// The same in one launch beside those before and after: `of_all(arguments)` launches kernels::AttentionGradientAll, `in_order`
+  /// or not.
   template <class LaunchOfAll>
-  LaunchReport launch_adding(const LaunchOfAll& of_all) const {
-    const Workspace sums =
-        Workspace::on(stream_, *device_, 4 * batches_ * heads_ * ((rows_ + 63) / 64 * 64) * head_size_,
-                      Workspace::Contents::kZero);
+  LaunchReport launch_adding(const LaunchOfAll& of_all, bool in_order) const {
+    using Contents = Workspace::Contents;
+    const int64_t blocks = batches_ * heads_ * ((rows_ + 63) / 64);
+    const Workspace sums = Workspace::on(stream_, *device_, 4 * blocks * 64 * head_size_,
+                                         in_order ? Contents::kUndefined : Contents::kZero),
+                    turns = Workspace::on(stream_, *device_, 4 * blocks, Contents::kLeftZero);
     LaunchReport report = start();
     const auto note = [&](LaunchReport of_launch) {
       if (report.clean()) report = std::move(of_launch);
     };
-    note(of_all(OfAll{*this, sums.address()}));
+    note(of_all(OfAll{*this, sums.address(), turns.address()}));
     note(finish(sums.address()));
     deliver();
     return report;
@@ -90,10 +95,10 @@ class BackwardAttentionCall {
   };
   struct OfAll {
     const BackwardAttentionCall& c;
-    uint64_t sums;
+    uint64_t sums, turns;
     auto arguments() const {
       return std::tie(c.batches_, c.heads_kv_, c.rows_, c.padded_, c.rows_kv_, c.head_size_, c.group_,
-                      c.scale_, c.dtype_, c.q_, c.k_, c.v_, c.d_o_, c.of_rows_, sums, c.dk_, c.dv_);
+                      c.scale_, c.dtype_, c.q_, c.k_, c.v_, c.d_o_, c.of_rows_, sums, turns, c.dk_, c.dv_);
     }
   };
   /// What the others need of each row of Q.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The backward pass of attention in five products: a CTA has a block of rows of K and V and goes through those of Q and of the
 // result's gradient, as AttentionGradientKv, and adds what the block has to the gradient of Q to float32 sums in global
-// memory. CTAs add in the order in which they come, so that the last bits of dQ may differ between calls.
+// memory. CTAs add in the order in which they come, so that the last bits of dQ may differ between calls; or, `in_order`, each
+// when the one before it in the head has added to these rows, of which it therefore stays some steps behind.
 #pragma once
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "imbrex/kernels/attention/packed_sequences.h"
 #include "imbrex/kernels/attention/score_steps.h"
 #include "imbrex/kernels/attention/tile_order.h"
+#include "imbrex/kernels/parts/kept_numbers.h"
 #include "imbrex/kernels/parts/pipeline.h"
 #include "imbrex/lang.h"
 
@@ -25,23 +27,26 @@ struct AttentionGradientAll {
   int block_q = 64, stages = 2;
   bool slopes_shared = true;  // the sum for dK reads its weights from shared memory, not from registers
   bool staggers = true;       // where no mask is, blocks of K and V begin with different rows of Q
+  bool in_order = false;      // the same bits in each call; without masks, which let some blocks see no rows
 
   static auto space() {
     return Space<AttentionGradientAll>()
         .template choose<&AttentionGradientAll::block_q, &AttentionGradientAll::stages>({{64, 2}})
         .template choose<&AttentionGradientAll::slopes_shared, &AttentionGradientAll::staggers>(
-            {{true, true}, {false, true}, {true, false}, {false, false}});
+            {{true, true}, {false, true}, {true, false}, {false, false}})
+        .template choose<&AttentionGradientAll::in_order>({false, true});
   }
 
   /// Sizes and tensors as AttentionGradientKv's, heads of one size, of at most 128, a multiple of 32. `sum_ptr`,
   /// float32, holds zeros, or sums to add to, as AttentionGradientSums reads them: [batches * heads, blocks of 64
   /// rows, head_size / 8, 64, 8], so that threads store without conflicts and TMA adds whole lines. What is added is
-  /// not yet multiplied by `scale`.
+  /// not yet multiplied by `scale`. `in_order` what sums hold is not looked at, and `turn_ptr`, [batches * heads, blocks of
+  /// block_q rows], is 0, and 0 again at the end.
   void operator()(Int32 batches, Int32 heads_kv, Int32 q_size, Int32 padded, Int32 kv_size, int head_size,
                   int group, float scale, DataType dtype, Ptr<> q_ptr, HeadStrides q_strides, Ptr<> k_ptr,
                   HeadStrides k_strides, Ptr<> v_ptr, HeadStrides v_strides, Ptr<> do_ptr,
-                  HeadStrides do_strides, Ptr<float32> row_ptr, Ptr<float32> sum_ptr, Ptr<> dk_ptr,
-                  HeadStrides dk_strides, Ptr<> dv_ptr, HeadStrides dv_strides,
+                  HeadStrides do_strides, Ptr<float32> row_ptr, Ptr<float32> sum_ptr, Ptr<int32> turn_ptr,
+                  Ptr<> dk_ptr, HeadStrides dk_strides, Ptr<> dv_ptr, HeadStrides dv_strides,
                   ScoreSteps<Steps...> steps) const {
     require(head_size % 32 == 0 && head_size <= 128, "heads of {}: a multiple of 32, at most 128", head_size);
     constexpr int kBlock = kConsumers * kRows;
@@ -49,12 +54,15 @@ struct AttentionGradientAll {
     require(block_q == kRows || block_q == kBlock, "block_q = {}: {} or {}", block_q, kRows, kBlock);
     // A block of dQ is divided among the consumers: its rows, or, where they are too few, its columns.
     const bool by_rows = block_q == kBlock;
+    require(!in_order || (!steps.masks() && !by_rows), "in_order: without masks, and with block_q = {}",
+            kRows);
     const int columns = by_rows ? head_size : head_size / kConsumers, lines = kRows * columns / kLine;
-    // Q, the result's gradient and the sums of a head. Of masks, those by which first columns are seen by most rows.
-    const auto [number, head_kv, batch] =
-        BlockOfHead::enter(cdiv(kv_size, kBlock), heads_kv, batches,
-                           q_size.to(int64) * (2 * head_size * dtype.bits() / 8 + 4 * head_size),
-                           steps.masks() ? BlockOfHead::Longest::kFirst : BlockOfHead::Longest::kNone);
+    // Q, the result's gradient and the sums of a head. Of masks, those by which first columns are seen by most rows. In order, blocks
+    // of several heads alternate, so that those that begin together do not wait for each other.
+    auto [number, head_kv, batch] = BlockOfHead::enter(
+        cdiv(kv_size, kBlock), heads_kv, batches,
+        q_size.to(int64) * (2 * head_size * dtype.bits() / 8 + 4 * head_size),
+        steps.masks() || in_order ? BlockOfHead::Longest::kFirst : BlockOfHead::Longest::kNone);
     warps(4 + 4 * kConsumers);
     griddepcontrol::wait();  // the grid before writes what rows need, and may still read what this one writes
     griddepcontrol::launch_dependents();
@@ -86,8 +94,10 @@ struct AttentionGradientAll {
     steps.narrow_blocks({offset_kv, min(offset_kv + kBlock, kv_size) - 1, batch}, shift, block_q, first,
                         last);
     Int32 blocks = max(last - first + block_q, 0) / block_q, all_blocks = blocks * group;
+    const KeptNumbers kept(in_order, {&offset_kv, &head_kv, &batch});
+
     // Else all CTAs add to the same rows at the same time.
-    const bool is_staggered = staggers && !steps.masks();
+    const bool is_staggered = staggers && !in_order && !steps.masks();
     Int32 begin = first + 0;
     if (is_staggered) begin = first + number * (kBlock / block_q) % max(blocks, 1) * block_q;
     const auto advance = [&](Int32& head, Int32& row) {
@@ -100,6 +110,7 @@ struct AttentionGradientAll {
     if (auto producer = warp_group(0, 4)) {
       setmaxnreg(24);
       if (auto warp = single_warp(0)) {
+        kept.reload();
         if (auto thread = single_thread())
           mbarrier::arrive_and_expect_tx(kv_full, s_k.nbytes() + s_v.nbytes());
         tma::global_to_shared(g_k, s_k, {batch, head_kv, offset_kv, 0}, kv_full);
@@ -122,24 +133,49 @@ struct AttentionGradientAll {
         }
       }
       if (auto warp = single_warp(1)) {  // adds to the sums in global memory
-        Int32 head = head_kv * group, row = begin + 0;
         UInt32 phase = mbarrier::consumer_initial_phase;
-        for (Int32 block : range(all_blocks)) {
-          (void)block;
-          Int32 of = batch * heads + head;
-          for (int i = 0; i < kConsumers; ++i) {
-            mbarrier::wait(sums_full[i], phase);
-            tma::shared_to_global(s_sums[i], g_sums,
-                                  {of, row / kRows + (by_rows ? i : 0), by_rows ? 0 : i * lines, 0},
-                                  {.reduce = tma::Reduce::kAdd});
-            tma::commit_group();
-          }
+        const auto send = [&](const GlobalTensor& to, int i, std::vector<ScalarArg> at, tma::Reduce reduce) {
+          at.insert(at.end(), {by_rows ? 0 : i * lines, 0});
+          tma::shared_to_global(s_sums[i], to, at, {.reduce = reduce});
+        };
+        const auto give_back = [&] {
           for (int i = 0; i < kConsumers; ++i) {
             tma::wait_group(kConsumers - 1 - i, {.read = true});
             if (auto thread = single_thread()) mbarrier::arrive(sums_empty[i]);
           }
           phase ^= 1;
-          advance(head, row);
+        };
+        if (in_order) {  // all blocks of all rows, one behind the other
+          auto g_blocks = global_view(sum_ptr, {batches * heads * blocks, kRows * head_size / kLine, kLine});
+          auto turns = global_view(turn_ptr, {batches * heads * blocks});
+          kept.reload();
+          Int32 at = (batch * heads + head_kv * group) * blocks, turn = offset_kv / kBlock;
+          Int32 next = select(offset_kv + kBlock < kv_size, turn + 1, 0);
+          for (Int32 block : range(at, at + all_blocks)) {
+            semaphore::wait(turns[block], turn);
+            for (int i = 0; i < kConsumers; ++i) {
+              mbarrier::wait(sums_full[i], phase);
+              if (auto first_of_all = when(turn == 0)) send(g_blocks, i, {block}, tma::Reduce::kNone);
+              if (auto later = otherwise()) send(g_blocks, i, {block}, tma::Reduce::kAdd);
+              tma::commit_group();
+            }
+            give_back();
+            tma::wait_group(0);  // it has been added
+            semaphore::release(turns[block], next);
+          }
+        } else {
+          Int32 head = head_kv * group, row = begin + 0;
+          for (Int32 block : range(all_blocks)) {
+            (void)block;
+            Int32 of = batch * heads + head;
+            for (int i = 0; i < kConsumers; ++i) {
+              mbarrier::wait(sums_full[i], phase);
+              send(g_sums, i, {of, row / kRows + (by_rows ? i : 0)}, tma::Reduce::kAdd);
+              tma::commit_group();
+            }
+            give_back();
+            advance(head, row);
+          }
         }
       }
     }
@@ -147,6 +183,7 @@ struct AttentionGradientAll {
     for (int i = 0; i < kConsumers; ++i) {
       if (auto consumer = warp_group(4 + 4 * i, 4)) {
         setmaxnreg(240);
+        kept.reload();
         auto k = s_k.slice({i * kRows, 0}, {kRows, head_size});
         auto v = s_v.slice({i * kRows, 0}, {kRows, head_size});
         auto k_columns = by_rows ? s_k : s_k.slice({0, i * columns}, {kBlock, columns});
@@ -275,6 +312,10 @@ struct AttentionGradientAll {
           hand_over(all_blocks - 1, sum);
         }
 
+        if (in_order) {
+          kept.reload();
+          first_column = offset_kv + i * kRows;
+        }
         // This consumer's rows of V and K take their gradients; those of K when the other consumer too has read them.
         mbarrier::arrive(k_read);
         const auto store = [&](const SharedTensor& s, const RegisterValue& value, const Ptr<>& pointer,
