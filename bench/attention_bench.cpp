@@ -330,7 +330,7 @@ class Bench {
     const DeviceTensor log_sum = DeviceTensor::empty(device_, float32, {heads, q}),
                        rows = DeviceTensor::empty(device_, float32, {2, heads, padded}),
                        sums = DeviceTensor::empty(device_, float32, {heads, padded, d}),
-                       turns = DeviceTensor::from_host(device_, HostTensor(int32, {heads, padded / 64})),
+                       turns = DeviceTensor::from_host(device_, HostTensor(int32, {heads * padded / 64 + 1})),
                        d_o = bench::repeated(device_, bfloat16, o_.shape(), 4, owners_),
                        dk = DeviceTensor::empty(device_, bfloat16, k_.shape()),
                        dv = DeviceTensor::empty(device_, bfloat16, v_.shape());

@@ -260,7 +260,7 @@ const KernelRegistration<OfAll> of_all{
       const Problem p(c);
       DeviceTensor dk = c.output(p.dtype, p.k.shape()), dv = c.output(p.dtype, p.v.shape());
       const DeviceTensor sums = c.input(HostTensor(float32, {p.heads, (p.q_size + 63) / 64, p.d / 8, 64, 8})),
-                         turns = c.input(HostTensor(int32, {p.heads, (p.q_size + 63) / 64}));
+                         turns = c.input(HostTensor(int32, {p.heads * ((p.q_size + 63) / 64) + 1}));
       c.launch(kernel, 1, p.heads / p.group, p.q_size, p.padded, p.kv_size, p.d, p.group, p.scale, p.dtype,
                HeadArguments(p.q), HeadArguments(p.k), HeadArguments(p.v), HeadArguments(p.d_o), p.rows, sums,
                turns, HeadArguments(dk), HeadArguments(dv), p.steps);

@@ -108,12 +108,13 @@ Subject gradient_all_of(bool in_order) {
   // and V the third has six blocks: more than would end without the warp that adds. In order every row sees all columns.
   const int rows = 150, columns = 350, padded = 256, left = 60;
   const WithScoreOptions<kernels::AttentionGradientAll> kernel{.in_order = in_order};
-  return subject_of(in_order ? "dqkv-in-order" : "dqkv", kernel,
-                    std::tuple(1, 1, rows, padded, columns, kSize, kHeads, 0.2f, float16), read(rows),
-                    read(columns, kSize, 1), read(columns, kSize, 1), read(rows),
-                    std::tuple(in(float32, {2, kHeads, padded}),
-                               zeroed(float32, {kHeads, 3, kSize / 8, 64, 8}), zeroed(int32, {kHeads, 3})),
-                    written(columns, kSize, 1), written(columns, kSize, 1), steps(!in_order, left));
+  return subject_of(
+      in_order ? "dqkv-in-order" : "dqkv", kernel,
+      std::tuple(1, 1, rows, padded, columns, kSize, kHeads, 0.2f, float16), read(rows),
+      read(columns, kSize, 1), read(columns, kSize, 1), read(rows),
+      std::tuple(in(float32, {2, kHeads, padded}), zeroed(float32, {kHeads, 3, kSize / 8, 64, 8}),
+                 zeroed(int32, {kHeads * 3 + 1})),
+      written(columns, kSize, 1), written(columns, kSize, 1), steps(!in_order, in_order ? -1 : left));
 }
 
 Subject gradient_all() { return gradient_all_of(false); }

@@ -65,7 +65,7 @@ class BackwardAttentionCall {
     const int64_t blocks = batches_ * heads_ * ((rows_ + 63) / 64);
     const Workspace sums = Workspace::on(stream_, *device_, 4 * blocks * 64 * head_size_,
                                          in_order ? Contents::kUndefined : Contents::kZero),
-                    turns = Workspace::on(stream_, *device_, 4 * blocks, Contents::kLeftZero);
+                    turns = Workspace::on(stream_, *device_, 4 * (blocks + 1), Contents::kLeftZero);
     LaunchReport report = start();
     const auto note = [&](LaunchReport of_launch) {
       if (report.clean()) report = std::move(of_launch);

@@ -40,8 +40,8 @@ struct AttentionGradientAll {
   /// Sizes and tensors as AttentionGradientKv's, heads of one size, of at most 128, a multiple of 32. `sum_ptr`,
   /// float32, holds zeros, or sums to add to, as AttentionGradientSums reads them: [batches * heads, blocks of 64
   /// rows, head_size / 8, 64, 8], so that threads store without conflicts and TMA adds whole lines. What is added is
-  /// not yet multiplied by `scale`. `in_order` what sums hold is not looked at, and `turn_ptr`, [batches * heads, blocks of
-  /// block_q rows], is 0, and 0 again at the end.
+  /// not yet multiplied by `scale`. `in_order` what sums hold is not looked at, and `turn_ptr`, of one more than [batches * heads,
+  /// blocks of block_q rows], is 0, and 0 again at the end.
   void operator()(Int32 batches, Int32 heads_kv, Int32 q_size, Int32 padded, Int32 kv_size, int head_size,
                   int group, float scale, DataType dtype, Ptr<> q_ptr, HeadStrides q_strides, Ptr<> k_ptr,
                   HeadStrides k_strides, Ptr<> v_ptr, HeadStrides v_strides, Ptr<> do_ptr,
@@ -59,10 +59,16 @@ struct AttentionGradientAll {
     const int columns = by_rows ? head_size : head_size / kConsumers, lines = kRows * columns / kLine;
     // Q, the result's gradient and the sums of a head. Of masks, those by which first columns are seen by most rows. In order, blocks
     // of several heads alternate, so that those that begin together do not wait for each other.
-    auto [number, head_kv, batch] = BlockOfHead::enter(
-        cdiv(kv_size, kBlock), heads_kv, batches,
-        q_size.to(int64) * (2 * head_size * dtype.bits() / 8 + 4 * head_size),
-        steps.masks() || in_order ? BlockOfHead::Longest::kFirst : BlockOfHead::Longest::kNone);
+    auto blocks_kv = cdiv(kv_size, kBlock);
+    auto bytes = q_size.to(int64) * (2 * head_size * dtype.bits() / 8 + 4 * head_size);
+    Int32 turns_of_all =
+        batches * heads_kv * group * cdiv(q_size, block_q);  // and behind them the tickets' counter
+    auto [number, head_kv, batch] =
+        in_order
+            ? BlockOfHead::enter_by_ticket(blocks_kv, heads_kv, batches, bytes,
+                                           global_view(turn_ptr, {turns_of_all + 1})[turns_of_all])
+            : BlockOfHead::enter(blocks_kv, heads_kv, batches, bytes,
+                                 steps.masks() ? BlockOfHead::Longest::kFirst : BlockOfHead::Longest::kNone);
     warps(4 + 4 * kConsumers);
     griddepcontrol::wait();  // the grid before writes what rows need, and may still read what this one writes
     griddepcontrol::launch_dependents();
@@ -147,7 +153,7 @@ struct AttentionGradientAll {
         };
         if (in_order) {  // all blocks of all rows, one behind the other
           auto g_blocks = global_view(sum_ptr, {batches * heads * blocks, kRows * head_size / kLine, kLine});
-          auto turns = global_view(turn_ptr, {batches * heads * blocks});
+          auto turns = global_view(turn_ptr, {turns_of_all});
           kept.reload();
           Int32 at = (batch * heads + head_kv * group) * blocks, turn = offset_kv / kBlock;
           Int32 next = select(offset_kv + kBlock < kv_size, turn + 1, 0);

@@ -67,6 +67,18 @@ struct BlockOfHead {
     auto [batch, head] = fast_divmod(block_idx.z * section + block_idx.x, heads);
     return {longest == Longest::kLast ? grid_dim.y - 1 - block_idx.y : block_idx.y + 0, head, batch};
   }
+
+  /// The same, the first ones first, where a block waits for those before it in its head: CTAs, which may start in any order, take
+  /// blocks by tickets of the counter, which is 0, and 0 again when all have started.
+  static BlockOfHead enter_by_ticket(const Expr& blocks, const Int32& heads, const Int32& batches,
+                                     const Expr& bytes, const GlobalTensor& counter) {
+    (void)enter(blocks, heads, batches, bytes, Longest::kFirst);
+    Int32 ticket = atomic::add(counter, 1), of_section = grid_dim.x * grid_dim.y;
+    if (auto last = when(ticket == of_section * grid_dim.z - 1)) atomic::exch(counter, 0);
+    Int32 in_section = ticket % of_section;
+    auto [batch, head] = fast_divmod(ticket / of_section * grid_dim.x + in_section % grid_dim.x, heads);
+    return {in_section / grid_dim.x, head, batch};
+  }
 };
 
 }  // namespace imbrex::kernels
