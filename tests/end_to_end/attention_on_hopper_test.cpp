@@ -13,6 +13,7 @@
 #include "../ptxas.h"
 #include "imbrex/core/error.h"
 #include "imbrex/kernels/attention.h"
+#include "imbrex/kernels/attention/custom_backward.h"
 
 namespace imbrex::testing {
 namespace {
@@ -113,6 +114,20 @@ std::vector<int64_t> head_sizes() {
 }
 INSTANTIATE_TEST_SUITE_P(HeadsOf, AttentionOnHopper, ::testing::ValuesIn(head_sizes()),
                          ::testing::PrintToStringParamName());
+
+/// So many heads that what blocks of K and V have for the gradient of Q is added in the order of the blocks.
+TEST(AttentionOnHopperOfManyHeads, Trains) {
+  IMBREX_NEEDS_PTXAS();
+  const int64_t rows = 1024, heads = 168;
+  for (const DataType type : {bfloat16, float16})
+    for (const int64_t group : {1, 3}) {
+      const DeviceTensor q = tensor(type, {heads, rows, 128}), k = tensor(type, {heads / group, kRows, 128});
+      const AttentionOptions options{.log_sum_exp = tensor(float32, {heads, rows})};
+      EXPECT_TRUE(BackwardAttentionCall(q, k, k, q, q, q, k, k, options).fills_by_turns());
+      expect_assembles(fmt::format("{}, groups of {}", type.name(), group),
+                       [&] { attention_backward(q, k, k, q, q, q, k, k, options); });
+    }
+}
 
 }  // namespace
 }  // namespace imbrex::testing

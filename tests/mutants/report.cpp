@@ -32,7 +32,7 @@ V0 to V6 are the steps of the Blackwell ladder, mxf8 and nvf4 the block-scaled p
 steps of the Hopper ladder. Of the library beside them: histogram; split-k and stream-k, products whose CTAs take turns;
 turns and gated-turns, H8 whose consumers do; groups8, masked groups of float8 with scales of blocks; gated and few-rows, gated products with results in float8;
 int4, int4-ampere and int4-tcgen05, packed weights; mma-nvf4, the block-scaled product by mma.sync; attention: forward (attention), its
-gradients (dkv, dkv-large of large heads, dq, and dqkv in five products), and decoding from caches of float16 (decode), of float8 (decode8) and of latent
+gradients (dkv, dkv-large of large heads, dq, dqkv in five products, and dqkv-in-order), and decoding from caches of float16 (decode), of float8 (decode8) and of latent
 attention (latent, latent8 of float8), on Blackwell forward (b-attention) and decoding (b-decode); gradients of layer norm (norm-gradient), and softmax of rows that move as
 spans (span). Of the suite's own: locked, ordered,
 rows, viewed and masked (tests/mutants/language_kernels.h).

@@ -44,7 +44,9 @@ void load_shift(Places& places) {
 }
 
 void store_by_all_lanes(Places& places) {
-  each_store(places, [&](size_t i) { places.add(i, [&](Edit& e) { e.at(i).guard = ptx::Reg(); }); });
+  each_store(places, [&](size_t i) {
+    if (places.f.body[i].guard.is_valid()) places.add(i, [&](Edit& e) { e.at(i).guard = ptx::Reg(); });
+  });
 }
 void store_shift(Places& places) {
   each_store(places, [&](size_t i) { places.add(i, [&](Edit& e) { e.operand(i, 1).value += 128; }); });

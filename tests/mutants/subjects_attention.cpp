@@ -108,17 +108,22 @@ Subject gradient_all_of(bool in_order) {
   // and V the third has six blocks: more than would end without the warp that adds. In order every row sees all columns.
   const int rows = 150, columns = 350, padded = 256, left = 60;
   const WithScoreOptions<kernels::AttentionGradientAll> kernel{.in_order = in_order};
+  const std::vector<int64_t> sums{kHeads, 3, kSize / 8, 64, 8};
   return subject_of(
       in_order ? "dqkv-in-order" : "dqkv", kernel,
       std::tuple(1, 1, rows, padded, columns, kSize, kHeads, 0.2f, float16), read(rows),
       read(columns, kSize, 1), read(columns, kSize, 1), read(rows),
-      std::tuple(in(float32, {2, kHeads, padded}), zeroed(float32, {kHeads, 3, kSize / 8, 64, 8}),
+      std::tuple(in(float32, {2, kHeads, padded}), in_order ? out(float32, sums) : zeroed(float32, sums),
                  zeroed(int32, {kHeads * 3 + 1})),
       written(columns, kSize, 1), written(columns, kSize, 1), steps(!in_order, in_order ? -1 : left));
 }
 
 Subject gradient_all() { return gradient_all_of(false); }
-Subject gradient_all_in_order() { return gradient_all_of(true); }
+Subject gradient_all_in_order() {
+  Subject subject = gradient_all_of(true);
+  subject.left_out = {"load-shared-plus-16"};  // behind the last of the numbers that are kept lie mbarriers
+  return subject;
+}
 
 /// Two parts of each sequence, which the last CTA merges.
 auto parts(int head_size) {

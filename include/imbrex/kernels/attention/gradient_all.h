@@ -57,6 +57,9 @@ struct AttentionGradientAll {
     require(!in_order || (!steps.masks() && !by_rows), "in_order: without masks, and with block_q = {}",
             kRows);
     const int columns = by_rows ? head_size : head_size / kConsumers, lines = kRows * columns / kLine;
+    warps(4 + 4 * kConsumers);
+    // A grid before writes what rows need, and may still read what this one writes, or count by the same counter.
+    griddepcontrol::wait();
     // Q, the result's gradient and the sums of a head. Of masks, those by which first columns are seen by most rows. In order, blocks
     // of several heads alternate, so that those that begin together do not wait for each other.
     auto blocks_kv = cdiv(kv_size, kBlock);
@@ -69,8 +72,6 @@ struct AttentionGradientAll {
                                            global_view(turn_ptr, {turns_of_all + 1})[turns_of_all])
             : BlockOfHead::enter(blocks_kv, heads_kv, batches, bytes,
                                  steps.masks() ? BlockOfHead::Longest::kFirst : BlockOfHead::Longest::kNone);
-    warps(4 + 4 * kConsumers);
-    griddepcontrol::wait();  // the grid before writes what rows need, and may still read what this one writes
     griddepcontrol::launch_dependents();
     Int32 heads = heads_kv * group, offset_kv = number * kBlock, shift = kv_size - q_size;
 
@@ -157,17 +158,19 @@ struct AttentionGradientAll {
           kept.reload();
           Int32 at = (batch * heads + head_kv * group) * blocks, turn = offset_kv / kBlock;
           Int32 next = select(offset_kv + kBlock < kv_size, turn + 1, 0);
-          for (Int32 block : range(at, at + all_blocks)) {
-            semaphore::wait(turns[block], turn);
-            for (int i = 0; i < kConsumers; ++i) {
-              mbarrier::wait(sums_full[i], phase);
-              if (auto first_of_all = when(turn == 0)) send(g_blocks, i, {block}, tma::Reduce::kNone);
-              if (auto later = otherwise()) send(g_blocks, i, {block}, tma::Reduce::kAdd);
-              tma::commit_group();
+          if (auto thread = single_thread()) {  // who waits for the turn adds
+            for (Int32 block : range(at, at + all_blocks)) {
+              semaphore::wait(turns[block], turn);
+              for (int i = 0; i < kConsumers; ++i) {
+                mbarrier::wait(sums_full[i], phase);
+                if (auto first_of_all = when(turn == 0)) send(g_blocks, i, {block}, tma::Reduce::kNone);
+                if (auto later = otherwise()) send(g_blocks, i, {block}, tma::Reduce::kAdd);
+                tma::commit_group();
+              }
+              give_back();
+              tma::wait_group(0);  // it has been added
+              semaphore::release(turns[block], next);
             }
-            give_back();
-            tma::wait_group(0);  // it has been added
-            semaphore::release(turns[block], next);
           }
         } else {
           Int32 head = head_kv * group, row = begin + 0;
