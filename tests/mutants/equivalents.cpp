@@ -24,12 +24,12 @@ constexpr Known kEquivalents[] = {
     {"*", "drop-init-fence", "", 0,
      "Threads, TMA and tcgen05.commit all use an mbarrier through the generic proxy, and a barrier of the "
      "CTA (of the cluster, releasing, where others use it) stands between the initialisation and every use."},
-    {"V0", "drop-sync", "sync();", 1,
-     "The mbarrier is first used after the barrier that follows the first copies, which orders the "
-     "initialisation as well."},
-    {"V0", "early-sync", "sync();", 1, "As drop-sync: a later barrier orders the initialisation."},
-    {"V0", "late-sync", "sync();", 1, "As drop-sync: a later barrier orders the initialisation."},
-    {"V0", "late-init", "", 0, "As drop-sync: a later barrier orders the initialisation."},
+    {"V0 dqkv-in-order", "drop-sync", "sync();", 1,
+     "The mbarrier is first used after the barrier that follows the first copies (the stores of numbers that "
+     "are kept), which orders the initialisation as well."},
+    {"V0 dqkv-in-order", "early-sync", "sync();", 1, "As drop-sync: a later barrier orders."},
+    {"V0 dqkv-in-order", "late-sync", "sync();", 1, "As drop-sync: a later barrier orders."},
+    {"V0 dqkv-in-order", "late-init", "", 0, "As drop-sync: a later barrier orders the initialisation."},
     {"V2", "drop-sync", "sync();", 2,
      "Warp 0 alone works in the loop; the barriers of all but the last of its trips order nothing that the "
      "last does not. This is the first of two copies of the unrolled body."},
@@ -223,21 +223,10 @@ constexpr Known kEquivalents[] = {
     {"dqkv", "drop-warp-sync", "tma::wait_group(kConsumers - 1 - i", 0,
      "The lane that waits is the one that arrives."},
     {"dqkv dqkv-in-order", "drop-warp-sync", "tma::wait_group(0", 0, "It is the last that the CTA does."},
-    {"dqkv-in-order", "drop-sync", "atomic::add(counter", 1,
-     "The barrier lets the word of shared memory that tells all threads the ticket be used again; it is used "
-     "once."},
+    {"dqkv-in-order", "drop-sync", "atomic::add(counter", 1, "As in histogram: the word is used once."},
     {"dqkv-in-order", "late-sync", "atomic::add(counter", 1, "As drop-sync."},
-    {"dqkv-in-order", "drop-sync", "^sync();", 1,
-     "The barrier behind the kept numbers' stores orders the initialisation of mbarriers as well; nobody "
-     "uses one in between."},
-    {"dqkv-in-order", "early-sync", "^sync();", 1,
-     "As drop-sync: a later barrier orders the initialisation."},
-    {"dqkv-in-order", "late-sync", "^sync();", 1, "As drop-sync."},
-    {"dqkv-in-order", "late-init", "", 0, "As drop-sync: a later barrier orders the initialisation."},
     {"dqkv-in-order", "early-arrive", "mbarrier::arrive(k_read)", 0,
-     "What it then stands behind is the wait for the place of the last sum, which comes behind that for the "
-     "last "
-     "products that read K."},
+     "It then follows the wait for the sum's place, and that follows the wait for all that read K."},
     {"dqkv dqkv-in-order", "wait-other-barrier", "mbarrier::wait(sums_full[1 - i]", 1,
      "The warp that adds gives the first consumer's sums back when it has waited for those of both."},
     {"dqkv dqkv-in-order", "wait-other-barrier", "mbarrier::wait(slopes_full", 3,

@@ -60,8 +60,8 @@ void prepare_attention(const DeviceTensor& q, const DeviceTensor& k, const Devic
 /// The gradients of a loss by q, k and v, from that by o: dq is like q, dk like k, dv like v, d_o like o. `o` and
 /// `options.log_sum_exp` are what attention() of the same options has written; the latter is read here. Gradients by slopes
 /// and sinks are not computed. Equal calls give equal bits. With `deterministic` = false the last bits of dq may differ from call
-/// to call where that is faster (heads of 96 and 128 with no mask but `causal`; v's size that of k, not packed), for
-/// which float32 sums of dq's size take their place in the stream's workspace. Strides as attention()'s. Packed sequences as
+/// to call where that is faster (heads of 96 and 128 with no mask but `causal`; v's size that of k, not packed). Float32 sums of
+/// dq's size, for that and of many heads of 128, are in the stream's workspace. Strides as attention()'s. Packed sequences as
 /// attention()'s, of any lengths: a sequence without rows of q has gradients of 0 for its rows of k and v, and the other way round;
 /// rows behind the last sequence are not written.
 LaunchReport attention_backward(const DeviceTensor& q, const DeviceTensor& k, const DeviceTensor& v,
