@@ -94,6 +94,11 @@ void expect_agreement(const RegisteredKernel& kernel, const std::map<std::string
     EXPECT_NE(counted.unknown, "");
     return;
   }
+  // Its CTAs take blocks by tickets, and wait for turns.
+  if (text.find(" in_order=1") != std::string::npos) {
+    EXPECT_NE(counted.unknown, "");
+    return;
+  }
   EXPECT_EQ(counted.unknown, "");
   const TrafficCounts& c = counted.counts;
   EXPECT_EQ(c.global_bytes_read, s.global_bytes_read);
@@ -108,8 +113,8 @@ void expect_agreement(const RegisteredKernel& kernel, const std::map<std::string
   EXPECT_EQ(c.operand_bytes, s.operand_bytes);
   EXPECT_EQ(c.tensor_flops, s.tensor_flops);
   // A workspace with room for every configuration is more than one of them touches; one group has no list of rows.
-  static const std::set<std::string> kMore = {"hopper_gated_matmul", "hopper_matmul_stream_k",
-                                              "hopper_quantised_matmul"};
+  static const std::set<std::string> kMore = {"attention_backward_all", "hopper_gated_matmul",
+                                              "hopper_matmul_stream_k", "hopper_quantised_matmul"};
   if (kMore.contains(kernel.description.name))
     EXPECT_LT(counted.compulsory, static_cast<double>(run.tensor_bytes()));
   else
