@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the programs of this folder share: checked calls, clocks, barriers and bulk copies.
+// What the programs of this folder share: checked calls, clocks, barriers, bulk copies, and medians of what CTAs answer.
 #pragma once
 
 #include <cuda.h>
@@ -74,4 +74,28 @@ static void say(const char* format, ...) {
   va_end(list);
   printf("\n");
   fflush(stdout);
+}
+inline double median(std::vector<double> v) {
+  std::sort(v.begin(), v.end());
+  return v[v.size() / 2];
+}
+// For each of `count` answers a CTA: the median over five launches by go(), after a first one, of the means over CTAs.
+template <class Go>
+std::vector<double> means(const long long* answers, int ctas, int count, Go&& go) {
+  std::vector<std::vector<double>> all(count);
+  for (int round = 0; round < 6; ++round) {
+    go();
+    CHECK(cudaDeviceSynchronize());
+    if (round == 0) continue;
+    std::vector<long long> got(ctas * count);
+    CHECK(cudaMemcpy(got.data(), answers, got.size() * 8, cudaMemcpyDeviceToHost));
+    for (int i = 0; i < count; ++i) {
+      double sum = 0;
+      for (int c = 0; c < ctas; ++c) sum += (double)got[c * count + i];
+      all[i].push_back(sum / ctas);
+    }
+  }
+  std::vector<double> result;
+  for (const auto& each : all) result.push_back(median(each));
+  return result;
 }

@@ -204,30 +204,12 @@ static uint32_t* sink;
 static long long* answers;
 
 static void cold() { flush<<<528, 512>>>((const uint4*)other, (size_t{128} << 20) / 16, sink); }
-static double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
-/// Medians over launches of the means over CTAs, for each of `count` answers a CTA.
 template <class Go>
 static std::vector<double> means(int ctas, int count, bool is_cold, Go&& go) {
-  std::vector<std::vector<double>> all(count);
-  for (int round = 0; round < 6; ++round) {
+  return means(answers, ctas, count, [&] {
     if (is_cold) cold();
     go();
-    CHECK(cudaDeviceSynchronize());
-    if (round == 0) continue;
-    std::vector<long long> got(ctas * count);
-    CHECK(cudaMemcpy(got.data(), answers, got.size() * 8, cudaMemcpyDeviceToHost));
-    for (int i = 0; i < count; ++i) {
-      double sum = 0;
-      for (int c = 0; c < ctas; ++c) sum += got[c * count + i];
-      all[i].push_back(sum / ctas);
-    }
-  }
-  std::vector<double> result;
-  for (const auto& each : all) result.push_back(median(each));
-  return result;
+  });
 }
 
 template <class T>

@@ -214,10 +214,6 @@ __global__ void waves(int wait, int meets, long long* out) {
 
 static char* memory;
 static long long* answers;
-static double median(std::vector<double> v) {
-  std::sort(v.begin(), v.end());
-  return v[v.size() / 2];
-}
 static CUtensorMap map_of(size_t columns, size_t rows, size_t pitch, int box_rows) {
   CUtensorMap map;
   const cuuint64_t dims[] = {columns, rows}, strides[] = {pitch};
@@ -226,25 +222,6 @@ static CUtensorMap map_of(size_t columns, size_t rows, size_t pitch, int box_row
                              CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) != CUDA_SUCCESS)
     say("FAILED: a tensor map");
   return map;
-}
-template <class Go>
-static std::vector<double> means(int ctas, int count, Go&& go) {
-  std::vector<std::vector<double>> all(count);
-  for (int round = 0; round < 6; ++round) {
-    go();
-    CHECK(cudaDeviceSynchronize());
-    if (round == 0) continue;
-    std::vector<long long> got(ctas * count);
-    CHECK(cudaMemcpy(got.data(), answers, got.size() * 8, cudaMemcpyDeviceToHost));
-    for (int i = 0; i < count; ++i) {
-      double sum = 0;
-      for (int c = 0; c < ctas; ++c) sum += (double)got[c * count + i];
-      all[i].push_back(sum / ctas);
-    }
-  }
-  std::vector<double> result;
-  for (const auto& each : all) result.push_back(median(each));
-  return result;
 }
 
 int main() {
@@ -326,7 +303,7 @@ int main() {
       for (const int all : {0, 1})
         for (const int stores : {0, 1, 4, 8, 16, 32}) {
           const int ctas = cluster == 2 ? 132 : 120;
-          std::vector<double> m = means(ctas, 3, [&] {
+          std::vector<double> m = means(answers, ctas, 3, [&] {
             cudaLaunchConfig_t config{};
             config.gridDim = ctas;
             config.blockDim = 128;
@@ -350,10 +327,10 @@ int main() {
           if (columns / slices % 64 != 0 || groups * columns * 128 > 190 << 10) continue;
           const CUtensorMap map = map_of(width, 32768, width * 2, 64);
           const int tiles = 16;
-          const auto m = means(ctas, 2, [&] {
+          const auto m = means(answers, ctas, 2, [&] {
             ends<<<ctas, 128 * groups, 190 << 10>>>(map, columns, tiles, slices, (int)width / columns, answers);
           });
-          const auto one = means(ctas, 2, [&] {
+          const auto one = means(answers, ctas, 2, [&] {
             ends<<<ctas, 128 * groups, 190 << 10>>>(map, columns, 1, slices, (int)width / columns, answers);
           });
           say("ends of tiles, %3d CTAs, %d groups of 64 x %d, %d slices: %.0f clocks a tile, one alone: issued %.0f, written %.0f", ctas,
@@ -371,11 +348,11 @@ int main() {
           const auto clear = [&] {
             if (far) flush<<<528, 512>>>((const uint4*)(memory + (size_t{700} << 20)), (size_t{128} << 20) / 16, (uint32_t*)answers);
           };
-          const auto l = means(ctas, 2, [&] {
+          const auto l = means(answers, ctas, 2, [&] {
             clear();
             boxes<false><<<ctas, 32, 190 << 10>>>(map, rows, down, count, 8, 0, answers);
           });
-          const auto s = means(ctas, 2, [&] {
+          const auto s = means(answers, ctas, 2, [&] {
             clear();
             boxes<true><<<ctas, 32, 190 << 10>>>(map, rows, down, count, 8, 0, answers);
           });
@@ -391,8 +368,8 @@ int main() {
         // Each CTA but the last would have rows of others below it; so all read the same ones.
         const CUtensorMap map = map_of(512, (size_t)valid + 128, 1024, rows);
         const CUtensorMap narrow = map_of(448 + std::max(1, valid / 2), 1024, 1024, rows);
-        const auto l = means(ctas, 2, [&] { edges<<<ctas, 32, 190 << 10>>>(map, rows, 128, 0, 64, 8, answers); });
-        const auto c = means(ctas, 2, [&] { edges<<<ctas, 32, 190 << 10>>>(narrow, rows, 0, 448, 64, 8, answers); });
+        const auto l = means(answers, ctas, 2, [&] { edges<<<ctas, 32, 190 << 10>>>(map, rows, 128, 0, 64, 8, answers); });
+        const auto c = means(answers, ctas, 2, [&] { edges<<<ctas, 32, 190 << 10>>>(narrow, rows, 0, 448, 64, 8, answers); });
         say("boxes of %d rows, %3d CTAs, %3d rows inside: %.1f clocks a box; %d columns of 64 inside: %.1f", rows, ctas, valid, l[0] / 64,
             std::max(1, valid / 2), c[0] / 64);
       }
@@ -402,7 +379,7 @@ int main() {
       const int rows = 128, ctas = 132, down = 1, count = 8;
       const CUtensorMap map = map_of(512, (size_t)ctas * rows, pitch, rows);
       for (const int stages : {1, 4}) {
-        const auto l = means(ctas, 2, [&] {
+        const auto l = means(answers, ctas, 2, [&] {
           if (far) flush<<<528, 512>>>((const uint4*)(memory + (size_t{700} << 20)), (size_t{128} << 20) / 16, (uint32_t*)answers);
           boxes<false><<<ctas, 32, 190 << 10>>>(map, rows, down, count, stages, 0, answers);
         });

@@ -81,13 +81,14 @@ std::vector<SizeOption> top_k_sizes(int64_t rows, int64_t columns) {
   return sizes;
 }
 
-/// launch(x, values, indices), for the k largest of each row.
+/// launch(rows, k, x, values, indices), for the k largest of each row.
 template <class Launch>
-void expect_largest(Case& c, const RowCase& rows, const Launch& launch) {
+void expect_largest(Case& c, const Launch& launch) {
+  const RowCase rows(c);
   const int64_t k = c.size("k");
   DeviceTensor x = rows.input(), values = c.output(rows.dtype, {rows.m, k}),
                indices = c.output(int32, {rows.m, k});
-  launch(x, values, indices);
+  launch(rows, k, x, values, indices);
   const auto fill = [&](std::span<double> out, bool wants_values) {
     const std::vector<double> in = c.values(x);
     rows.each([&](int64_t first) {
@@ -106,25 +107,21 @@ void expect_largest(Case& c, const RowCase& rows, const Launch& launch) {
 const KernelRegistration<TopK> registration{
     {"top_k", "the k largest elements of each row, and their columns", top_k_sizes(57, 256)},
     [](Case& c, Kernel<TopK>& kernel) {
-      const RowCase rows(c);
-      const int64_t k = c.size("k");
-      expect_largest(c, rows,
-                     [&](const DeviceTensor& x, const DeviceTensor& values, const DeviceTensor& indices) {
-                       c.launch(kernel, rows.shape(row_tile_columns(rows.n)), k, most_taken(k),
-                                rows.operand(x), false, indices, rows.dtype, values, indices);
-                     });
+      expect_largest(c, [&](const RowCase& rows, int64_t k, const DeviceTensor& x, const DeviceTensor& values,
+                            const DeviceTensor& indices) {
+        c.launch(kernel, rows.shape(row_tile_columns(rows.n)), k, most_taken(k), rows.operand(x), false,
+                 indices, rows.dtype, values, indices);
+      });
     }};
 
 const KernelRegistration<LongTopK> long_registration{
     {"long_top_k", "the same of long rows, tile by tile", top_k_sizes(5, 20000)},
     [](Case& c, Kernel<LongTopK>& kernel) {
-      const RowCase rows(c);
-      const int64_t k = c.size("k");
-      expect_largest(c, rows,
-                     [&](const DeviceTensor& x, const DeviceTensor& values, const DeviceTensor& indices) {
-                       c.launch(kernel, rows.shape(LongTopK::kColumns), k, most_taken(k), rows.operand(x),
-                                rows.dtype, values, indices);
-                     });
+      expect_largest(c, [&](const RowCase& rows, int64_t k, const DeviceTensor& x, const DeviceTensor& values,
+                            const DeviceTensor& indices) {
+        c.launch(kernel, rows.shape(LongTopK::kColumns), k, most_taken(k), rows.operand(x), rows.dtype,
+                 values, indices);
+      });
     }};
 
 }  // namespace
